@@ -6,8 +6,7 @@
 #ifndef PF_OUT
 #define PF_OUT PF_T
 #endif
-#include "matmul_where.h"
-#include "multiply_add.h"
+#include "matmul_result.h"
 
 #ifndef PARTS
 #define PARTS 1
@@ -58,6 +57,28 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   pf_i64 share = q.k;
   if (PARTS > 1) share = ((q.k + parts - 1) / parts + TILE_K - 1) / TILE_K * TILE_K;
   const pf_i64 begin = part * share, end = begin + share < q.k ? begin + share : q.k;
+  typedef pf_result<PF_T, PF_OUT> Result;
+  constexpr bool FEW = REG_M * REG_N <= 4;  // what goes with all results waits in registers
+  Result results[FEW ? REG_M * REG_N : REG_M];
+  const auto own_row = [&](int i) PF_INLINE { return row + i * (TILE_M / REG_M); };
+  const auto own_col = [&](int j) PF_INLINE { return col + j * (TILE_N / REG_N); };
+  const auto load = [&](int r, int c, Result& to) PF_INLINE {
+    const pf_i64 m = at.row + r, n = at.col + c;
+    if (m < q.m && n < q.n) to.load(q, at.rows + m, n PF_EPILOGUE_PASS);
+  };
+  const auto finish = [&](int r, int c, pf_acc v, Result& of) PF_INLINE {
+    const pf_i64 m = at.row + r, n = at.col + c;
+    if (m < q.m && n < q.n) of.finish(q, at.rows + m, n, v PF_EPILOGUE_PASS);
+  };
+  if (parts > 1) {
+    const int e = static_cast<int>(pf_thread());
+    if (e < TILE_M * TILE_N) load(e / TILE_N, e % TILE_N, results[0]);
+  } else if constexpr (FEW) {
+    PF_UNROLL for (int j = 0; j < REG_N; ++j) {
+      PF_UNROLL for (int i = 0; i < REG_M; ++i)
+          load(own_row(i), own_col(j), results[j * REG_M + i]);
+    }
+  }
   pf_acc sum[REG_M][REG_N];
   PF_UNROLL for (int i = 0; i < REG_M; ++i) {
     PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] = pf_acc(0);
@@ -86,25 +107,12 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
     }
     pf_barrier();
   }
-  const auto finish = [&](int r, int c, pf_acc v) PF_INLINE {
-    const pf_i64 m = at.row + r, n = at.col + c;
-    if (m >= q.m || n >= q.n) return;
-    if (q.bias) {
-      pf_acc add;
-      pf_load<PF_OUT, 1, false>(static_cast<const PF_OUT*>(pf_global(q.bias)) + n, &add);
-      v = pf_sum(v, add);
-    }
-    const pf_acc value[1] = {pf_dtype<PF_OUT>::round(v)};
-    if (pf_result_kept)
-      pf_store<PF_OUT, 1, false>(static_cast<PF_OUT*>(pf_global(q.c)) + at.c + m * q.n + n, value);
-#ifdef PF_EPILOGUE
-    pf_epilogue(epilogue, at.rows + m, n, value);
-#endif
-  };
   if (parts == 1) {
     PF_UNROLL for (int j = 0; j < REG_N; ++j) {
+      if constexpr (!FEW)
+        PF_UNROLL for (int i = 0; i < REG_M; ++i) load(own_row(i), own_col(j), results[i]);
       PF_UNROLL for (int i = 0; i < REG_M; ++i)
-          finish(row + i * (TILE_M / REG_M), col + j * (TILE_N / REG_N), sum[i][j]);
+          finish(own_row(i), own_col(j), sum[i][j], results[FEW ? j * REG_M + i : i]);
     }
     return;
   }
@@ -121,6 +129,7 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   for (int e = static_cast<int>(pf_thread()); e < SIZE; e += parts * THREADS) {
     pf_acc all = sums[e];
     for (int p = 1; p < parts; ++p) all = pf_sum(all, sums[p * SIZE + e]);
-    finish(e / TILE_N, e % TILE_N, all);
+    if (e >= parts * THREADS) load(e / TILE_N, e % TILE_N, results[0]);
+    finish(e / TILE_N, e % TILE_N, all, results[0]);
   }
 }

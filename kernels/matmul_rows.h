@@ -3,8 +3,7 @@
 // -DROWS: of a, in a tile of c; -DCOLUMNS, whose k the -DWARPS of a block share. A thread adds in
 // the order of k, then lanes by halves, then warps in their order: a row has the same bits however
 // many there are.
-#include "matmul_where.h"
-#include "multiply_add.h"
+#include "matmul_result.h"
 #include "vector.h"
 
 typedef pf_compute<PF_T> pf_acc;
@@ -26,6 +25,12 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   PF_UNROLL for (int r = 0; r < ROWS; ++r) {
     PF_UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = pf_acc(0);
   }
+  static_assert(ROWS * COLUMNS <= PF_WARP, "a sum for each thread of the first warp");
+  const int mine = static_cast<int>(pf_thread());
+  const pf_i64 m = top + mine / COLUMNS, n = first + mine % COLUMNS;
+  const bool finishes = mine < ROWS * COLUMNS && m < q.m && n < q.n;
+  pf_result<PF_T, PF_T> result;
+  if (finishes) result.load(q, m, n PF_EPILOGUE_PASS);
   for (pf_i64 i = pf_thread(); i < chunks; i += WARPS * PF_WARP) {
     pf_vector<PF_T, CHUNK> b[COLUMNS];
     PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
@@ -47,21 +52,8 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
     }
   }
   pf_barrier();
-  for (int i = static_cast<int>(pf_thread()); i < ROWS * COLUMNS; i += WARPS * PF_WARP) {
-    const pf_i64 m = top + i / COLUMNS, n = first + i % COLUMNS;
-    if (m >= q.m || n >= q.n) continue;
-    pf_acc sum = shares[0][i];
-    PF_UNROLL for (int w = 1; w < WARPS; ++w) sum = pf_sum(sum, shares[w][i]);
-    if (q.bias) {
-      pf_acc add;
-      pf_load<PF_T, 1, false>(static_cast<const PF_T*>(pf_global(q.bias)) + n, &add);
-      sum = pf_sum(sum, add);
-    }
-    const pf_acc value[1] = {pf_dtype<PF_T>::round(sum)};
-    if (pf_result_kept)
-      pf_store<PF_T, 1, false>(static_cast<PF_T*>(pf_global(q.c)) + m * q.n + n, value);
-#ifdef PF_EPILOGUE
-    pf_epilogue(epilogue, m, n, value);
-#endif
-  }
+  if (!finishes) return;
+  pf_acc sum = shares[0][mine];
+  PF_UNROLL for (int w = 1; w < WARPS; ++w) sum = pf_sum(sum, shares[w][mine]);
+  result.finish(q, m, n, sum PF_EPILOGUE_PASS);
 }

@@ -6,10 +6,8 @@
 struct pf_matmul_stream_args {
   pf_matmul_args of;
   pf_i32 parts;   // of a column
-  pf_i32 chunks;  // of a part, of 16 bytes; the last part may have fewer
   pf_i32 steady;  // nobody writes b meanwhile: it may be read before the kernel has waited
-  pf_i32 unused;
 };
-static_assert(sizeof(pf_matmul_stream_args) == 416, "as hosts fill it");
+static_assert(sizeof(pf_matmul_stream_args) == 408, "as hosts fill it");
 
 #endif

@@ -1,8 +1,6 @@
 // layer_norm and rms_norm over rows of contiguous tensors: rows that stay in the registers of a
 // group of threads, several of them at a time. Longer ones: norm_long.h; gradients:
-// norm_backward.h. A mean is two numbers: the sum's, which is rounded, and the mean of the
-// differences from it, which is what it was off by. So a row may lie far from 0, and one of its
-// elements far from all others. Programs around them join: the one before makes x.
+// norm_backward.h. Programs around them join: the one before makes x.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_W= -DPF_B=   dtypes of weight and bias      -DPF_HAS_W=0|1 -DPF_HAS_B=0|1
@@ -12,7 +10,7 @@
 //   -DPF_WHOLE=0|1    rows.h
 //   -DPF_FEW=0|1      few rows: all that a thread reads is on its way at once
 #include "norm_args.h"
-#include "rows.h"
+#include "norm_row.h"
 
 typedef PF_T T;
 typedef PF_W W;
@@ -25,13 +23,11 @@ typedef pf_vector<T, V> Vector;
 
 PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   pf_next_may_start();
-  constexpr int SUMS = PF_RMS ? ROWS : 2 * ROWS;
-  PF_SHARED C room[PF_MAX_WARPS * ROWS], room2[PF_MAX_WARPS * SUMS];
+  PF_SHARED C room[PF_MAX_WARPS * ROWS], room2[PF_MAX_WARPS * pf_norm_of<C, ROWS>::SUMS];
   const pf_u32 t = pf_thread() % r.width;
   const pf_i64 first =
       (static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width) * ROWS;
   const pf_i32 vectors = static_cast<pf_i32>(r.vectors);
-  const C count = static_cast<C>(r.vectors * V);
   const pf_i64 cols = r.vectors * V;
   Vector in[ROWS][VECS];
   pf_input<T, V, PF_PAST> from[ROWS][VECS];
@@ -61,31 +57,8 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
     if (pf_has(first + k, r.rows) && pf_has(c, vectors))
       from[k][i].make(in[k][i], first + k, c * V PF_PROLOGUE_PASS);
   }
-  C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = C(0);
-  PF_UNROLL for (int k = 0; k < SUMS; ++k) sums[k] = C(0);
-#if !PF_RMS
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i)
-      PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j);
-  pf_group_join<pf_plus>(mean, r.width, room);
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] /= count;
-#endif
-  PF_UNROLL for (int k = 0; k < ROWS; ++k)
-      PF_UNROLL for (int i = 0; i < VECS;
-                     ++i) if (PF_RMS || pf_has(static_cast<pf_i32>(t + i * r.width), vectors))
-          PF_UNROLL for (int j = 0; j < V; ++j) {
-    const C d = in[k][i].get(j) - mean[k];
-    sums[k] += d * d;
-    if constexpr (!PF_RMS) sums[ROWS + k] += d;
-  }
-  pf_group_join<pf_plus>(sums, r.width, room2);
-  C rstd[ROWS], rest[ROWS], shift[ROWS];
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) {
-    rest[k] = PF_RMS ? C(0) : sums[SUMS - ROWS + k] / count;
-    rstd[k] = C(1) / pf_sqrt(pf_variance(sums[k] / count, rest[k]) + static_cast<C>(r.eps));
-    if constexpr (!PF_RMS) pf_settle_mean(sums[k] / count, mean[k], rest[k]);
-    shift[k] = -rest[k] * rstd[k];
-  }
+  pf_norm_of<C, ROWS> found;
+  found.template find<T, V, VECS>(in, t, r.width, vectors, static_cast<C>(r.eps), room, room2);
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
     if (!pf_has(c, vectors)) continue;
@@ -104,8 +77,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
       if (!pf_has(first + k, r.rows)) continue;
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
-        o[j] = PF_RMS ? in[k][i].get(j) * rstd[k]
-                      : pf_fma(in[k][i].get(j) - mean[k], rstd[k], shift[k]);
+        o[j] = found.apply(in[k][i].get(j), k);
         if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
         if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
       }
@@ -116,9 +88,9 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   }
   if (t == 0) PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) {
       if constexpr (!PF_RMS) {
-        static_cast<C*>(r.mean)[2 * (first + k)] = mean[k];
-        static_cast<C*>(r.mean)[2 * (first + k) + 1] = rest[k];
+        static_cast<C*>(r.mean)[2 * (first + k)] = found.mean[k];
+        static_cast<C*>(r.mean)[2 * (first + k) + 1] = found.rest[k];
       }
-      static_cast<C*>(r.rstd)[first + k] = rstd[k];
+      static_cast<C*>(r.rstd)[first + k] = found.rstd[k];
     }
 }

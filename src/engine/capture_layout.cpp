@@ -21,6 +21,9 @@ constexpr size_t kAlignGpu = 256, kAlignCpu = 64;
 constexpr size_t kBehind = 256;
 // An arena may be larger than what the run took by so much, which is nothing.
 constexpr int64_t kSlack = 16 * 1024;
+// Of a device's graph, whose small launches run beside each other: so much in all is used once, so
+// that none of them waits for memory.
+constexpr size_t kUsedOnce = 2 << 20, kSmallSlot = 256 << 10;
 
 }  // namespace
 
@@ -99,6 +102,14 @@ void Capture::lay_out() {
         if (uses[k].first >= 0 && uses[k].first < at && slots_[k].died_at >= at)
           uses[k].last = std::max(uses[k].last, at - 1);
     }
+  std::vector<bool> once(slots_.size());
+  size_t left = device_.is_cpu() ? 0 : kUsedOnce;
+  for (size_t k = 0; k < slots_.size(); ++k) {
+    const size_t bytes = slots_[k].nbytes;
+    if (uses[k].first < 0 || bytes > std::min(left, kSmallSlot)) continue;
+    once[k] = true;
+    left -= bytes;
+  }
   // What took over the memory of an input still does, where that ends here.
   for (int i = 0; i < end; ++i) {
     const CapturedLaunch& l = *launches_[static_cast<size_t>(i)];
@@ -107,7 +118,7 @@ void Capture::lay_out() {
       if (!to.writes || to.reads || !movable(to.slot)) continue;
       Use& u = uses[static_cast<size_t>(to.slot)];
       const Slot& s = slots_[static_cast<size_t>(to.slot)];
-      if (u.first != i || u.with >= 0) continue;
+      if (u.first != i || u.with >= 0 || once[static_cast<size_t>(to.slot)]) continue;
       for (const Access& from : l.accesses) {
         if (from.writes || !movable(from.slot) || from.slot == to.slot) continue;
         if (from.slot != from.noted) continue;
@@ -140,8 +151,9 @@ void Capture::lay_out() {
     }
     of[static_cast<size_t>(k)] = at;
     Lifetime& l = all[static_cast<size_t>(at)];
-    l.first = u.constant ? 0 : std::min(l.first, u.first);
-    l.last = u.constant ? end : std::max(l.last, u.last);
+    const bool always = u.constant || once[static_cast<size_t>(k)];
+    l.first = always ? 0 : std::min(l.first, u.first);
+    l.last = always ? end : std::max(l.last, u.last);
   }
   const size_t size = pack(all, align);
   outcome_.arena_bytes = size ? static_cast<int64_t>(size + kBehind) : 0;

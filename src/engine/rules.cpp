@@ -6,6 +6,8 @@
 #include "engine/counters.h"
 #include "engine/hazards.h"
 #include "table/kernels/loss.h"
+#include "table/kernels/matmul.h"
+#include "table/kernels/norm.h"
 #include "table/kernels/reduce.h"
 #include "table/rows.h"
 
@@ -126,6 +128,29 @@ bool sums_and_sum(const AnchorCall& a, Attrs attrs, Pairing& p) {
   return add_sum(attrs, p.second, p);
 }
 
+// The norm of one row, and its product with a matrix: every block of the product makes the row.
+bool norm_and_product(const AnchorCall& a, Attrs attrs, Pairing& p) {
+  using namespace kernels;
+  constexpr auto at = tensors<NormMatmul>;
+  constexpr auto from = numbers<LayerNorm>;
+  constexpr auto to = numbers<NormMatmul>;
+  if (numel(a.shapes[tensors<LayerNorm>.x]) != a.attrs[from.length].i ||
+      attrs[static_cast<size_t>(numbers<Matmul>.a_transposed)].i != 0)
+    return false;
+  kernel_of<NormMatmul>(p);
+  place<LayerNorm::Tensors>(p.first, {.y = at.y,
+                                      .mean = at.mean,
+                                      .rstd = at.rstd,
+                                      .x = at.x,
+                                      .weight = at.scale,
+                                      .bias = at.shift});
+  place<Matmul::Tensors>(p.second, {.out = at.out, .a = at.y, .b = at.b, .bias = at.bias});
+  p.attrs[to.length] = a.attrs[from.length];
+  p.attrs[to.eps] = a.attrs[from.eps];
+  p.attrs[to.b_transposed] = attrs[static_cast<size_t>(numbers<Matmul>.b_transposed)];
+  return true;
+}
+
 // Two kernels whose work one does, where `pair` says so: the second's tensors are new, are what the
 // first has in that place, or, what both write, not there.
 struct Merge {
@@ -139,6 +164,8 @@ std::span<const Merge> merges() {
        loss_and_gradient},
       {kernel<Sum>(), kernel<Sum>(), kernel<Moments>(), sum_and_sum},
       {kernel<Moments>(), kernel<Sum>(), kernel<Moments>(), sums_and_sum},
+      {kernel<LayerNorm>(), kernel<Matmul>(), kernel<NormMatmul>(), norm_and_product},
+      {kernel<RmsNorm>(), kernel<Matmul>(), kernel<RmsNormMatmul>(), norm_and_product},
   };
   return all;
 }
@@ -174,7 +201,8 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
     known[p.first[i]] = i;
   }
   // Everything that may say no stands before the first change.
-  const Tensor* fresh = nullptr;  // an input that the pending kernel has not
+  const Tensor* fresh[kMaxAnchorTensors];  // inputs that the pending kernel has not
+  int nfresh = 0;
   for (size_t i = 0; i < outs.size() + ins.size(); ++i) {
     const bool out = i < outs.size();
     const Tensor& t = out ? outs[i] : ins[i - outs.size()];
@@ -191,11 +219,12 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
           !same_place(*mine, *t.impl(), t->shape) || writes(g, *t->storage, kAfter))
         return false;
     } else {
-      if (at < p.nouts || pending >= 0 || fresh) return false;
-      fresh = &t;
+      if (at < p.nouts || pending >= 0) return false;
+      fresh[nfresh++] = &t;
     }
   }
-  if (fresh && !take_input(g, *fresh)) return false;
+  for (int i = 0; i < nfresh; ++i)
+    if (nfresh > 1 ? writes(g, *(*fresh[i])->storage) : !take_input(g, *fresh[i])) return false;
   // The pending kernel's tensors go to their new places, behind which the others come.
   Place tensors[kMaxAnchorTensors];
   Dims shapes[kMaxAnchorTensors];
@@ -207,7 +236,7 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
   for (size_t i = 0; i < outs.size() + ins.size(); ++i) {
     const bool out = i < outs.size();
     const Tensor& t = out ? outs[i] : ins[i - outs.size()];
-    if (!out && &t != fresh) continue;
+    if (!out && std::find(fresh, fresh + nfresh, &t) == fresh + nfresh) continue;
     const int at = p.second[i];
     set_place(tensors[at], *t.impl(), t->shape);
     shapes[at] = t->shape;
@@ -236,6 +265,17 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
   return true;
 }
 
+// Whether a norm of one row, which has the shape of a pending product, will be made by the product
+// that reads it, anew in each of its blocks: then nothing can be made on the way to it.
+bool joins_next_product(const Group& g, const Kernel& k) {
+  using namespace kernels;
+  const Kernel* both = &k == &kernel<LayerNorm>() ? &kernel<NormMatmul>()
+                       : &k == &kernel<RmsNorm>() ? &kernel<RmsNormMatmul>()
+                                                  : nullptr;
+  const Dims& shape = g.anchor.shapes[0];
+  return both && !shape.empty() && numel(shape) == shape.back() && find_kernel(*both, g.device);
+}
+
 }  // namespace
 
 bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
@@ -246,7 +286,8 @@ bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<co
 }
 
 bool keep_last_phase(Group& g, const Kernel& k, std::span<const Tensor> ins) {
-  if (!g.has_anchor || g.anchor.kernel->anchor != Anchor::Library || k.anchor != Anchor::Rowwise)
+  if (!g.has_anchor || g.anchor.kernel->anchor != Anchor::Library || k.anchor != Anchor::Rowwise ||
+      joins_next_product(g, k))
     return false;
   const bool reads = std::any_of(ins.begin(), ins.end(), [&g](const Tensor& t) {
     return t.defined() && writes(g, *t->storage, kAfter);

@@ -24,7 +24,11 @@ struct Prepared {
   int block = 0;
   size_t kept = 0;  // bytes of shared memory in which entropy_both keeps rows
 
-  bool one_block() const { return r.rows > 0 && kept == 0 && r.rows * r.width <= block; }
+  bool one_block() const { return r.rows > 0 && kept == 0 && r.rows * r.width <= kRowThreads; }
+  void alone(const KernelArgs& a) const {
+    const auto threads = static_cast<int>(power_of_two_from(r.rows * r.width));
+    launch(a, "entropy_alone", Grid(1), std::max(block, threads), 0);
+  }
   void for_rows(const KernelArgs& a, const char* entry, size_t shared = 0) const {
     if (r.rows > 0)
       launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block, shared);
@@ -129,7 +133,7 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .loss = at.loss,
                                  .dx = at.dx,
                                  .dloss = at.dloss});
-  if (p.one_block()) return p.for_rows(a, "entropy_alone");
+  if (p.one_block()) return p.alone(a);
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
   p.for_rows(a, "entropy_both", p.kept);
   p.for_all(a, "entropy_both_finish");

@@ -6,9 +6,11 @@
 
 #include "engine/trace.h"
 #include "gpu/product.h"
+#include "gpu/runtime.h"
 #include "gpu/tuning.h"
 #include "pyflame/amp.h"
 #include "table/kernels/matmul.h"
+#include "table/kernels/norm.h"
 
 namespace pyflame::gpu {
 
@@ -116,22 +118,17 @@ void multiply(const KernelArgs& args, Product p) {
 
 namespace {
 
-void matmul(const KernelArgs& args) {
-  constexpr auto at = kernels::tensors<kernels::Matmul>;
-  constexpr auto number = kernels::numbers<kernels::Matmul>;
-  const pf_tensor &out = args.tensor(at.out), &a = args.tensor(at.a), &b = args.tensor(at.b);
-  const bool trans_a = args.i(number.a_transposed) != 0, trans_b = args.i(number.b_transposed) != 0;
-  Product p;
-  p.dtype = args.dtype(at.a);
-  p.out = args.dtype(at.out);
+// False where there is nothing to multiply.
+bool describe(const pf_tensor& out, const pf_tensor& a, const pf_tensor& b, bool trans_a,
+              bool trans_b, Product& p) {
+  p.dtype = static_cast<DType>(a.dtype);
+  p.out = static_cast<DType>(out.dtype);
   p.m = out.shape[out.ndim - 2];
   p.n = out.shape[out.ndim - 1];
   p.k = a.shape[a.ndim - (trans_a ? 2 : 1)];
   p.a = a.data;
   p.b = b.data;
   p.c = out.data;
-  p.bias = args.data(at.bias);
-  p.steady = args.steady(at.b);
   p.a_row = a.strides[a.ndim - (trans_a ? 1 : 2)];
   p.a_col = a.strides[a.ndim - (trans_a ? 2 : 1)];
   p.b_row = b.strides[b.ndim - (trans_b ? 1 : 2)];
@@ -140,7 +137,7 @@ void matmul(const KernelArgs& args) {
   for (int d = 2; d < out.ndim; ++d) {
     const Product::Batch x{out.shape[out.ndim - 1 - d], stride_from_end(a, d),
                            stride_from_end(b, d)};
-    if (x.size == 0) return;
+    if (x.size == 0) return false;
     if (x.size == 1) continue;
     if (p.ndim == 0 && x.b == 0 && (p.m == 1 || x.a == p.a_row * p.m)) {
       if (p.m == 1) p.a_row = x.a;  // b is the same for all: they are rows of one product
@@ -153,9 +150,76 @@ void matmul(const KernelArgs& args) {
     else
       p.batch[p.ndim++] = x;
   }
-  if (p.m > 0 && p.n > 0) multiply(args, p);
+  return p.m > 0 && p.n > 0;
 }
+
+void matmul(const KernelArgs& args) {
+  constexpr auto at = kernels::tensors<kernels::Matmul>;
+  constexpr auto number = kernels::numbers<kernels::Matmul>;
+  Product p;
+  if (!describe(args.tensor(at.out), args.tensor(at.a), args.tensor(at.b),
+                args.i(number.a_transposed) != 0, args.i(number.b_transposed) != 0, p))
+    return;
+  p.bias = args.data(at.bias);
+  p.steady = args.steady(at.b);
+  multiply(args, p);
+}
+
+// In one launch, or as two kernels.
+template <class Norm, bool kRms>
+void norm_matmul(const KernelArgs& args) {
+  using namespace kernels;
+  constexpr auto at = tensors<NormMatmul>;
+  constexpr auto number = numbers<NormMatmul>;
+  const auto optional = [&](int i) { return args.has(i) ? args.data(i) : nullptr; };
+  const pf_tensor &out = args.tensor(at.out), &y = args.tensor(at.y), &b = args.tensor(at.b);
+  const bool trans_b = args.i(number.b_transposed) != 0;
+  Product p;
+  const ProductSource from = product_source();
+  // Where the product alone would be that kernel's, too: its bits are the same.
+  if (describe(out, y, b, false, trans_b, p) && from != ProductSource::Library &&
+      !(from == ProductSource::Auto && small(p)) && !choices_matter()) {
+    p.bias = optional(at.bias);
+    p.steady = args.steady(at.b);
+    normalise(p.m, p.k, &p.a_row, &p.a_col);
+    normalise(p.k, p.n, &p.b_row, &p.b_col);
+    const auto alike = [&](int i) { return !args.has(i) || args.dtype(i) == p.dtype; };
+    const RowNorm norm{{args.data(at.x), optional(at.scale), optional(at.shift), y.data,
+                        optional(at.mean), args.data(at.rstd), 1, 0, args.f(number.eps), 0, 0},
+                       kRms};
+    if (alike(at.x) && alike(at.scale) && alike(at.shift) && norm_product(args, p, norm)) return;
+  }
+  KernelArgs part = args;
+  const pf_tensor of_norm[] = {y,
+                               args.tensor(at.mean),
+                               args.tensor(at.rstd),
+                               args.tensor(at.x),
+                               args.tensor(at.scale),
+                               args.tensor(at.shift)};
+  part.tensors = of_norm;
+  part.ntensors = static_cast<int>(std::size(of_norm));
+  part.around = nullptr;
+  find_kernel(Norm::kInfo.name)->launch(part);
+  const pf_tensor of_product[] = {out, y, b, args.tensor(at.bias)};
+  const pf_scalar numbers_of_product[] = {{}, args.attrs[number.b_transposed]};
+  KernelArgs rest = args;
+  rest.tensors = of_product;
+  rest.ntensors = static_cast<int>(std::size(of_product));
+  rest.attrs = numbers_of_product;
+  rest.nattrs = static_cast<int>(std::size(numbers_of_product));
+  matmul(rest);
+}
+
+// Only there is a product of one row that a norm can be part of.
+bool on_nvidia() {
+  return !kAmd;
+}
+
 PF_GPU_KERNEL(kernels::Matmul::kInfo, matmul)
+PF_GPU_LIBRARY_KERNEL(kernels::NormMatmul::kInfo, (norm_matmul<kernels::LayerNorm, false>),
+                      on_nvidia)
+PF_GPU_LIBRARY_KERNEL(kernels::RmsNormMatmul::kInfo, (norm_matmul<kernels::RmsNorm, true>),
+                      on_nvidia)
 
 }  // namespace
 }  // namespace pyflame::gpu

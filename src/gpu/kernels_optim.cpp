@@ -60,10 +60,14 @@ static_assert(static_cast<int>(DType::Float32) == 0 && static_cast<int>(DType::F
               "pf_by_dtype of kernels/multi.h");
 
 // Four accesses of 16 bytes of every array for each thread; two for 16-bit dtypes, which take more
-// registers for as many bytes.
-int64_t optimizer_chunk(DType t) {
-  const auto size = static_cast<int64_t>(itemsize(t));
-  return int64_t{size < 4 ? 2 : 4} * kThreads * 16 / size;
+// registers for as many bytes; one where so few elements would leave compute units idle. `count`
+// parameters, the first tensors.
+int64_t optimizer_chunk(const KernelArgs& a, int count) {
+  const auto size = static_cast<int64_t>(itemsize(a.dtype(0)));
+  int64_t all = 0;
+  for (int i = 0; i < count; ++i) all += numel(a.tensor(i));
+  const int64_t one = kThreads * 16 / size, most = (size < 4 ? 2 : 4) * one;
+  return all < most * a.traits().compute_units ? one : most;
 }
 
 // Of adamw.h and sgd.h: dtypes of parameters, of states (`states` arrays behind them) and
@@ -87,7 +91,7 @@ void sgd(const KernelArgs& a) {
   const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
   const int arrays = 2 + (momentum != 0) + weights;
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
-  const Table t(a, 0, n, arrays, optimizer_chunk(type), static_cast<uint64_t>(a.i(number.offset)));
+  const Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
   const pf_sgd<double> s{seed,
                          -a.f(number.lr),
@@ -121,7 +125,7 @@ void adamw(const KernelArgs& a) {
   const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
   const int arrays = 4 + amsgrad + weights;
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
-  const Table t(a, 0, n, arrays, optimizer_chunk(type), static_cast<uint64_t>(a.i(number.offset)));
+  const Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
   const pf_adam<double> s{seed,
                           1 - beta1,
@@ -149,7 +153,8 @@ void optim_step(const KernelArgs& a) {
   const DType type = a.dtype(0);  // of all
   const int64_t rule = a.i(number.rule);
   const int arrays = kStepRules[rule].states + 2;
-  const Table t(a, 0, static_cast<int>(a.i(number.count)), arrays, optimizer_chunk(type));
+  const int n = static_cast<int>(a.i(number.count));
+  const Table t(a, 0, n, arrays, optimizer_chunk(a, n));
   if (t.blocks == 0) return;
   pf_step<double> s{};
   for (int k = 0; k < kStepNumbers; ++k) s.numbers[k] = a.f(number.n0 + k);

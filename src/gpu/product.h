@@ -6,6 +6,7 @@
 
 #include "gpu/kernel.h"
 #include "kernels/conv_args.h"
+#include "kernels/norm_args.h"
 
 namespace pyflame::gpu {
 
@@ -96,6 +97,13 @@ bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
 // A few rows times the rows of a matrix (a linear layer on one token): false for all others.
 bool rows_product(const KernelArgs&, const Product&, bool more = false);
+
+// Of one row, which a norm makes: false where it cannot be made within the product.
+struct RowNorm {
+  pf_norm r;  // width and rows are not told
+  bool rms;
+};
+bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 
 // The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
 // `operand`: PF_GATHERED, `inverse`:

@@ -342,7 +342,7 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
   };
   // By number of the tile, from 3.
   static constexpr Shape kShapes[] = {
-      {128, 128, 8, 8, 8}, {64, 64, 16, 4, 4}, {32, 32, 16, 2, 2}, {16, 16, 16, 2, 2}};
+      {128, 128, 8, 8, 8}, {64, 64, 16, 4, 4}, {32, 32, 32, 2, 2}, {16, 16, 16, 2, 2}};
   // What fits into registers without spilling: 64-bit and integer sums do not in the large one,
   // nor does anything where the compiler aims at 128 registers.
   const Traits& t = args.traits();

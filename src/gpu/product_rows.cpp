@@ -2,6 +2,7 @@
 // reading the matrix.
 #include <algorithm>
 
+#include "gpu/axes.h"
 #include "gpu/product_own.h"
 #include "kernels/matmul_stream_args.h"
 
@@ -16,35 +17,59 @@ KernelArgs batched(const KernelArgs& args, const Product& p) {
   return with;
 }
 
-// kernels/matmul_stream.h: one row, on NVIDIA's GPUs that copy asynchronously.
-bool stream(const KernelArgs& args, const Product& p) {
-  // Of two kernels that follow each other a block each has room on a compute unit.
-  static constexpr int kWarps = 8, kSlots = 4, kMostChunks = 8;
+// kernels/matmul_stream.h: one row, on NVIDIA's GPUs.
+bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = nullptr) {
+  static constexpr int kWarps = 8, kMostChunks = 8, kBlocks = 2;  // of a compute unit
   const Traits& t = args.traits();
+  if (t.amd || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28) return false;
   const int64_t item = static_cast<int64_t>(itemsize(p.dtype)), chunks = p.k * item / 16,
-                parts = ceil_div(chunks, int64_t{kMostChunks} * t.warp),
-                each = ceil_div(chunks, parts), own = ceil_div(each, t.warp),
-                bytes = (parts + int64_t{kWarps} * kSlots) * own * t.warp * 16;
-  if (t.amd || !matrix_unit(t) || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28 ||
-      bytes > static_cast<int64_t>(t.max_shared))
-    return false;
-  const Defines options = Defines()
-                              .type("PF_T", p.dtype)
-                              .value("WARPS", kWarps)
-                              .value("SLOTS", kSlots)
-                              .value("CHUNKS", own)
-                              .value("WHOLE", parts == 1)
-                              .value("PF_RESIDENT", 1);
-  batched(args, p).launch(
-      args.join("matmul_stream.h", options, "pf_matmul_stream", {-1, 1, p.n, 1}),
-      Grid(std::min<int64_t>(t.compute_units, ceil_div(p.n, kWarps))), kWarps * t.warp,
-      static_cast<size_t>(bytes),
-      pf_matmul_stream_args{arguments(p, 1, 1), static_cast<pf_i32>(parts),
-                            static_cast<pf_i32>(each), p.steady, 0});
+                each = ceil_div(chunks, t.warp), parts = ceil_div(each, kMostChunks);
+  Defines options = Defines()
+                        .type("PF_T", p.dtype)
+                        .value("WARPS", kWarps)
+                        .value("CHUNKS", ceil_div(each, parts))
+                        .value("PF_RESIDENT", kBlocks);
+  const Grid grid(std::min<int64_t>(int64_t{kBlocks} * t.compute_units, ceil_div(p.n, kWarps)));
+  const int block = kWarps * t.warp;
+  const pf_matmul_stream_args given{arguments(p, 1, 1), static_cast<pf_i32>(parts), p.steady};
+  const auto join = [&] {
+    return args.join("matmul_stream.h", options, "pf_matmul_stream", {-1, 1, p.n, 1});
+  };
+  if (!norm) {
+    batched(args, p).launch(join(), grid, block, 0, given);
+    return true;
+  }
+  const RowShape shape = row_shape(chunks, 16 / item, p.dtype);
+  if (shape.vectors == 0 || block % shape.width != 0) return false;
+  options = std::move(options)
+                .value("PF_NORM", shape.width)
+                .value("PF_VECS", shape.vectors)
+                .value("PF_RMS", norm->rms)
+                .value("PF_HAS_W", norm->r.weight != nullptr)
+                .value("PF_HAS_B", norm->r.bias != nullptr);
+  pf_norm r = norm->r;
+  r.rows = 1;
+  r.vectors = chunks;
+  r.width = static_cast<uint32_t>(shape.width);
+  batched(args, p).launch(join(), grid, block, 0, given, r);
   return true;
 }
 
+// Whether both operands are lines along k of whole chunks.
+bool in_lines(const Product& p) {
+  const int item = static_cast<int>(itemsize(p.dtype));
+  return p.batches() == 1 && p.out == p.dtype && is_float(p.dtype) && item <= 4 && p.k > 0 &&
+         p.k * item % 16 == 0 && p.a_col == 1 && p.b_row == 1 &&
+         aligned(p.a, p.m > 1 ? p.a_row : 0, item) && aligned(p.b, p.b_col, item);
+}
+
 }  // namespace
+
+bool norm_product(const KernelArgs& args, const Product& p, const RowNorm& norm) {
+  const auto whole = [](const void* at) { return aligned(at, 0, 1); };
+  return p.m == 1 && in_lines(p) && whole(norm.r.x) && whole(norm.r.weight) &&
+         whole(norm.r.bias) && stream(args, p, &norm);
+}
 
 bool rows_product(const KernelArgs& args, const Product& p, bool more) {
   // Of more rows several blocks read a column: as many as keep all compute units at it.
@@ -52,10 +77,7 @@ bool rows_product(const KernelArgs& args, const Product& p, bool more) {
   // From there on cuBLASLt is quicker (H200, GPT-2 1558M). On AMD nobody has measured it.
   const int most = args.traits().amd ? kRows : 2;
   const int item = static_cast<int>(itemsize(p.dtype));
-  if (p.m > (more ? kMost : most) || p.batches() != 1 || p.out != p.dtype || !is_float(p.dtype) ||
-      item > 4 || p.k == 0 || p.k * item % 16 != 0 || p.a_col != 1 || p.b_row != 1 ||
-      !aligned(p.a, p.m > 1 ? p.a_row : 0, item) || !aligned(p.b, p.b_col, item))
-    return false;
+  if (p.m > (more ? kMost : most) || !in_lines(p)) return false;
   if (!more && stream(args, p)) return true;
   // Each thread has a few lines of 16 bytes under way.
   int threads = p.k * item >= 2048 ? 256 : 128;

@@ -21,4 +21,22 @@ struct Matmul {
   };
 };
 
+// y = layer_norm(x) of one row, and its product with b, where a device makes them at once: tensors
+// and numbers of both (table/kernels/norm.h; `scale` and `shift` are the norm's weight and bias).
+struct NormMatmul {
+  static constexpr KernelInfo kInfo{"norm_matmul", Anchor::Library, 4};
+  template <class T>
+  struct Tensors {
+    T out, y, mean{}, rstd;
+    T x, scale{}, shift{}, b, bias{};
+  };
+  template <class T>
+  struct Numbers {
+    T length, eps, b_transposed;
+  };
+};
+struct RmsNormMatmul : NormMatmul {
+  static constexpr KernelInfo kInfo{"rms_norm_matmul", Anchor::Library, 4};
+};
+
 }  // namespace pyflame::kernels
