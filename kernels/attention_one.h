@@ -31,12 +31,11 @@ PF_DEVICE float pf_one_shift(float high) {
 PF_DEVICE float pf_one_high(float a, float b) {
   return b > a || b != b ? b : a;
 }
-PF_DEVICE void pf_one_write(const pf_attention& a, const pf_part& part, pf_u32 head, int c,
+PF_DEVICE void pf_one_write(const pf_attention& a, const pf_part& part, pf_i64 out, int c,
                             float value, float all, float top) {
   const float result[1] = {pf_dtype<PF_T>::round(all == 0 ? 0.0f : value / all)};
-  pf_store<PF_T, 1, false>(static_cast<PF_T*>(a.out.data) + pf_head_offset(a, a.out, head) +
-                               part.q0 * a.out.row + c * a.out.col,
-                           result);
+  pf_store<PF_T, 1, false>(
+      static_cast<PF_T*>(a.out.data) + out + part.q0 * a.out.row + c * a.out.col, result);
   if (c != 0) return;
   const float lse = all == 0 ? top : top + pf_log(all);
   static_cast<float*>(a.lse)[pf_lse_at(a, part, 0)] = lse;
@@ -46,22 +45,29 @@ PF_DEVICE void pf_one_write(const pf_attention& a, const pf_part& part, pf_u32 h
 // `parts`: of PF_D results, a sum and a highest score, for each head, sequence and block of keys;
 // null where one block has all keys.
 PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
+  pf_next_may_start();
   PF_SHARED float shares[WARPS][PF_D];
   PF_SHARED float highs[WARPS], sums[WARPS];
   const float low = -pf_float<float>::infinity();
   const int t = static_cast<int>(pf_thread()), lane = t % LANES, group = t / LANES;
   const pf_u32 sequences = static_cast<pf_u32>(a.sequences), row = pf_block() / blocks,
                block = pf_block() - row * blocks, head = row / sequences;
+  // Where things lie follows from arguments alone, and is found while others still run.
+  const PF_T* q =
+      static_cast<const PF_T*>(a.q.data) + pf_head_offset(a, a.q, head) + lane * CHUNK;
+  const PF_T* k =
+      static_cast<const PF_T*>(a.k.data) + pf_head_offset(a, a.k, head) + lane * CHUNK;
+  const PF_T* v =
+      static_cast<const PF_T*>(a.v.data) + pf_head_offset(a, a.v, head) + lane * CHUNK;
+  const pf_i64 out = pf_head_offset(a, a.out, head);
+  pf_wait_for_earlier();
   const pf_part part = pf_part_of(a, head, static_cast<int>(row - head * sequences));
   if (PF_HAS(PF_SEQUENCES) && part.queries < 1) return;
   const pf_i64 first = static_cast<pf_i64>(block) * PF_KEYS,
                end = parts && part.keys > first + PF_KEYS ? first + PF_KEYS : part.keys;
-  const PF_T* q = static_cast<const PF_T*>(a.q.data) + pf_head_offset(a, a.q, head) +
-                  part.q0 * a.q.row + lane * CHUNK;
-  const PF_T* k = static_cast<const PF_T*>(a.k.data) + pf_head_offset(a, a.k, head) +
-                  part.k0 * a.k.row + lane * CHUNK;
-  const PF_T* v = static_cast<const PF_T*>(a.v.data) + pf_head_offset(a, a.v, head) +
-                  part.k0 * a.v.row + lane * CHUNK;
+  q += part.q0 * a.q.row;
+  k += part.k0 * a.k.row;
+  v += part.k0 * a.v.row;
   pf_vector<PF_T, CHUNK> query;
   query.template load<false>(q);
   float high = low, sum = 0, o[CHUNK];
@@ -119,7 +125,7 @@ PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
       value = pf_fma(shares[w][c], of_all, value);
     }
     if (!parts) {
-      pf_one_write(a, part, head, c, value, all, top);
+      pf_one_write(a, part, out, c, value, all, top);
       continue;
     }
     float* to = parts + static_cast<pf_i64>(pf_block()) * (PF_D + 2);
@@ -149,6 +155,6 @@ PF_KERNEL(sdpa_one_join, 256)(const pf_attention a, const float* parts, pf_u32 b
       all = pf_fma(its[PF_D], of_all, all);
       value = pf_fma(its[c], of_all, value);
     }
-    pf_one_write(a, part, head, c, value, all, top);
+    pf_one_write(a, part, pf_head_offset(a, a.out, head), c, value, all, top);
   }
 }

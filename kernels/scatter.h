@@ -33,18 +33,24 @@ PF_DEVICE pf_value pf_combine(pf_value x, pf_value y) {
 PF_KERNEL(pf_scatter, BLOCK)
 (pf_space s, void* out, const pf_i64* index, const void* src, pf_i64 length, pf_i64 size,
  pf_i64 out_step, pf_i64 index_step, pf_i64 src_step, pf_i64 skip, pf_error error) {
-  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {
-    pf_i64 at[3];
-    pf_offsets<3>(s, static_cast<pf_index>(u), at);
+  pf_next_may_start();
+  // Where the first one lies is found while others still run.
+  pf_u64 u = pf_first_item();
+  pf_i64 at[3] = {0, 0, 0};
+  if (u < static_cast<pf_u64>(s.numel)) pf_offsets<3>(s, static_cast<pf_index>(u), at);
+  pf_wait_for_earlier();
+  while (u < static_cast<pf_u64>(s.numel)) {
     for (pf_i64 j = 0; j < length; ++j) {
+      const pf_value y = pf_get<PF_T>(src, at[2] + j * src_step);  // both are on their way at once
       const pf_i64 place = pf_written_place(error, index[at[1] + j * index_step], size, skip, true);
       if (place < 0) continue;
       const pf_i64 to = at[0] + place * out_step;
-      const pf_value y = pf_get<PF_T>(src, at[2] + j * src_step);
       pf_value v = y;
       if (PF_MODE != 0) v = pf_combine(pf_get<PF_T>(out, to), y);
       pf_put<PF_T>(out, to, v);
     }
+    u += pf_item_step();
+    if (u < static_cast<pf_u64>(s.numel)) pf_offsets<3>(s, static_cast<pf_index>(u), at);
   }
 }
 

@@ -4,7 +4,9 @@
 #include "ops/autocast.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/tensor_impl.h"
@@ -23,7 +25,20 @@
 namespace pyflame {
 namespace {
 
-constexpr int64_t kSmallGradient = 256 << 10;  // bytes
+// Whether the gradient of `a`, an activation's result, had better be made last of a product's: then
+// the gradient of the activation follows the product that makes it, in one launch. A large one
+// is better made on the way to the sum over its rows, and on the CPU nothing is won.
+bool gradient_last(const Tensor& a) {
+  constexpr int64_t kSmall = 256 << 10;  // bytes
+  static constexpr const char* kActivations[] = {"relu", "gelu",       "silu", "tanh",
+                                                 "elu",  "leaky_relu", "sigmoid"};
+  if (a->storage->device.is_cpu() || numel(a->shape) * int64_t(itemsize(a->dtype)) > kSmall)
+    return false;
+  const Ref<autograd::Node> made = autograd::grad_fn(a);
+  return made && std::any_of(std::begin(kActivations), std::end(kActivations), [&](const char* n) {
+           return std::string_view(made->name) == n;
+         });
+}
 
 void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   PF_CHECK(a.defined() && b.defined(), ValueError, op,
@@ -153,7 +168,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                                    : std::vector<Saved>{Saved(keep_a), Saved(keep_b)};
     autograd::attach(op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
                      [ta, tb, op, sa = a->shape, sb = b->shape,
-                      alike = alike_in(a, b)](const autograd::Context& c) -> autograd::Grads {
+                      alike = alike_in(a, b),
+                      last = gradient_last(a)](const autograd::Context& c) -> autograd::Grads {
                        const Tensor& g = c.grad();
                        autograd::Grads r(3);
                        if (!g.defined()) return r;
@@ -165,10 +181,6 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                          if (hiding() && alike.first) join_samples(g0, b0);
                          r[0] = grad_a(g0, b0, sa, ta, tb, op);
                        };
-                       // What is made of a small gradient of `a` follows the product that makes it;
-                       // of a large one it is better made on the way to the next sum over rows.
-                       const bool last =
-                           numel(sa) * static_cast<int64_t>(itemsize(g->dtype)) <= kSmallGradient;
                        if (!last) first();
                        if (c.needs(1)) {
                          Tensor g1 = g, a1 = c.saved(0);
