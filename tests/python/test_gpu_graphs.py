@@ -82,6 +82,50 @@ assert "1 graphs of the device" in report and "one by one" not in report, report
     )
 
 
+NVIDIA = {"TEST_DEVICE": "cuda", **standin.AS_NVIDIA}
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [{"PYFLAME_STANDIN_ARCH": "gfx942"}, pytest.param(NVIDIA, marks=standin.NEEDS_CUDA)],
+    ids=["amd", "nvidia"],
+)
+def test_a_small_network_has_few_nodes(run, gpu):  # noqa: F811
+    """A small loss with its gradient is one launch, the gradient of an activation goes with the product in
+    front of it, and no launch waits for another's memory."""
+    run(
+        STEPS
+        + """
+def training(compiled, rows=32):
+    pf.manual_seed(1)
+    model = nn.Sequential(
+        nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 17), nn.GELU(), nn.Linear(17, 10)
+    )
+    optimizer = pf.optim.Adam(model.parameters(), lr=0.01)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    call = pf.compile(step, mode="reduce-overhead") if compiled else step
+    pf.manual_seed(3)
+    losses = [call(pf.randn(rows, 40), pf.randint(0, 10, (rows,))) for _ in range(7)]
+    state = [*losses, *model.parameters(), *[p.grad for p in model.parameters()]]
+    return [t.detach().cpu().numpy() for t in state], call
+
+# Three products and a loss; for each layer sums of the bias and a product of the weight; two of what
+# is in front; the optimizer. (8 threads have a row, a block of 256 all of up to 32 rows.)
+for rows, nodes in ((32, 13), (1, 13), (33, 15)):
+    report = check(rows=rows)
+    assert f"1 graphs of the device with {nodes} nodes" in report, (rows, report)
+""",
+        **gpu,
+    )
+
+
 CALLS = [
     "cuGraphCreate",
     "cuGraphAddKernelNode",
