@@ -278,16 +278,20 @@ PF_KERNEL(entropy_both_finish, PF_FINISH_THREADS)(const pf_entropy r) {
   PF_SHARED double room[PF_MAX_WARPS * 2];
   pf_entropy_sums(r, room);
 }
-// All three where one block has all rows.
-PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy r) {
+// All three where one block has all rows: what goes from one to the next stays in shared memory.
+PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given) {
   PF_SHARED double sums[PF_MAX_WARPS * 2];
-  PF_SHARED C room[3][PF_MAX_WARPS];
+  PF_SHARED C room[3][PF_MAX_WARPS], total[1], losses[2 * PF_ROW_THREADS];
+  pf_entropy r = given;
+  r.total = total;
+  r.losses = losses;
   if (r.reduction == 1) {
     pf_entropy_total(r, sums);
     pf_barrier();
   }
   pf_entropy_both(r, room);
   pf_barrier();
+  r.total = given.total;
   pf_entropy_sums(r, sums);
 }
 
