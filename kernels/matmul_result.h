@@ -22,7 +22,8 @@ struct pf_result {
     (void)row;
 #endif
   }
-  PF_METHOD void finish(const pf_matmul_args& q, pf_i64 row, pf_i64 n, C sum PF_EPILOGUE_REF) {
+  // What was stored.
+  PF_METHOD C finish(const pf_matmul_args& q, pf_i64 row, pf_i64 n, C sum PF_EPILOGUE_REF) {
     if (q.bias) sum = pf_sum(sum, bias);
     const C value[1] = {pf_dtype<OUT>::round(sum)};
     if (pf_result_kept)
@@ -30,6 +31,7 @@ struct pf_result {
 #ifdef PF_EPILOGUE
     program.run(epilogue, row, n, value);
 #endif
+    return value[0];
   }
 };
 

@@ -11,12 +11,14 @@
 // takes less than a kernel for it, by groups of threads as norm.h has them, and with its bits:
 //   -DPF_NORM= threads of a group    -DPF_VECS= accesses of one
 //   -DPF_RMS=0|1  -DPF_HAS_W=0|1  -DPF_HAS_B=0|1
+// and -DPF_KEPT=0|1: some columns also go to a row of another matrix.
 //
 // A lane adds in the order of k, then lanes are added by halves.
 #include "matmul_result.h"
 #include "matmul_stream_args.h"
 #include "vector.h"
 #ifdef PF_NORM
+#include "index_error.h"
 #include "norm_args.h"
 #include "norm_row.h"
 #endif
@@ -25,7 +27,7 @@ typedef pf_compute<PF_T> pf_acc;
 enum { CHUNK = 16 / sizeof(PF_T) };
 
 #ifdef PF_NORM
-#define PF_NORM_ARGS , const pf_norm norm
+#define PF_NORM_ARGS , const pf_norm norm, const pf_kept_row kept
 // The norm of a row into shared memory; the first block keeps it, and what it found.
 PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
   PF_SHARED pf_acc room[PF_MAX_WARPS], room2[PF_MAX_WARPS * pf_norm_of<pf_acc, 1>::SUMS];
@@ -94,7 +96,17 @@ PF_KERNEL(pf_matmul_stream, WARPS* PF_WARP)
 
 #ifdef PF_NORM
   PF_SHARED char row[PF_VECS * PF_NORM * 16];
+  const pf_i64 place = PF_KEPT ? *kept.place : 0;  // on its way meanwhile
   pf_stream_norm(norm, row);
+  PF_T* keep = nullptr;
+  if constexpr (PF_KEPT) {
+    // Reported by one.
+    const pf_i64 at = place < 0 ? place + kept.rows : place;
+    if (at >= 0 && at < kept.rows)
+      keep = static_cast<PF_T*>(kept.data) + at * kept.step;
+    else if (pf_block() == 0 && t == 0)
+      pf_bad_index(kept.error, place, -kept.rows, kept.rows);
+  }
 #else
   const char* row = static_cast<const char*>(q.a);
 #endif
@@ -117,7 +129,16 @@ PF_KERNEL(pf_matmul_stream, WARPS* PF_WARP)
     if (!whole) continue;
     PF_UNROLL for (pf_u32 half = PF_WARP / 2; half; half /= 2) sum =
         pf_sum(sum, pf_shuffle_xor(sum, half));
-    if (lane == 0) result.finish(q, 0, made, sum PF_EPILOGUE_PASS);
+    if (lane == 0) {
+      const pf_acc value[1] = {result.finish(q, 0, made, sum PF_EPILOGUE_PASS)};
+#ifdef PF_NORM
+      const pf_i64 to = made - kept.first;
+      if (PF_KEPT && keep && to >= 0 && to < kept.count)
+        pf_store<PF_T, 1, false>(keep + to, value);
+#else
+      (void)value;
+#endif
+    }
     sum = pf_acc(0);
   }
 }

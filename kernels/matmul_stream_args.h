@@ -1,6 +1,7 @@
 // What matmul_stream.h is given.
 #ifndef PF_MATMUL_STREAM_ARGS_H
 #define PF_MATMUL_STREAM_ARGS_H
+#include "error_args.h"
 #include "matmul_args.h"
 
 struct pf_matmul_stream_args {
@@ -9,5 +10,15 @@ struct pf_matmul_stream_args {
   pf_i32 steady;  // nobody writes b meanwhile: it may be read before the kernel has waited
 };
 static_assert(sizeof(pf_matmul_stream_args) == 408, "as hosts fill it");
+
+// Some columns also go to a row of a matrix.
+struct pf_kept_row {
+  void* data;
+  const pf_i64* place;  // of the row
+  pf_i64 rows, step;    // there are, elements from one to the next
+  pf_i64 first, count;  // columns
+  pf_error error;
+};
+static_assert(sizeof(pf_kept_row) == 80, "as hosts fill it");
 
 #endif

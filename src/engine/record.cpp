@@ -514,6 +514,11 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       if (g.aside && t.defined()) settle_read(*t->storage, &g);
     if (touches_mine) {
       std::lock_guard lock(g.mutex);
+      if (!foreign && g.device == device && keep_row(g, k, outs, ins, attrs, options)) {
+        drop_kept(*outs[0]->storage);
+        after_inplace();
+        return;
+      }
       if (!g.empty()) run_group(g, Flush::General);
     }
     std::vector<pf_tensor> tensors(count);

@@ -5,6 +5,7 @@
 #include "core/kernel_numbers.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
+#include "table/kernels/index.h"
 #include "table/kernels/loss.h"
 #include "table/kernels/matmul.h"
 #include "table/kernels/norm.h"
@@ -147,6 +148,7 @@ bool norm_and_product(const AnchorCall& a, Attrs attrs, Pairing& p) {
   place<Matmul::Tensors>(p.second, {.out = at.out, .a = at.y, .b = at.b, .bias = at.bias});
   p.attrs[to.length] = a.attrs[from.length];
   p.attrs[to.eps] = a.attrs[from.eps];
+  p.attrs[to.first] = {};
   p.attrs[to.b_transposed] = attrs[static_cast<size_t>(numbers<Matmul>.b_transposed)];
   return true;
 }
@@ -283,6 +285,60 @@ bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<co
   for (const Merge& m : merges())
     if (&m.second == &k && &m.first == g.anchor.kernel) return apply(m, g, outs, ins, attrs);
   return false;
+}
+
+bool keep_row(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
+              std::span<const Scalar> attrs, const CallOptions& options) {
+  using namespace kernels;
+  constexpr auto from = tensors<Scatter>;
+  constexpr auto at = tensors<NormMatmul>;
+  constexpr auto number = numbers<Scatter>;
+  AnchorCall& a = g.anchor;
+  if (&k != &kernel<Scatter>() || !g.has_anchor || g.phases[1].nnodes ||
+      (a.kernel != &kernel<NormMatmul>() && a.kernel != &kernel<RmsNormMatmul>()) ||
+      a.tensors[at.kept].storage)
+    return false;
+  const Tensor &kept = outs[from.out], &place = ins[from.index - from.index],
+               &row = ins[from.src - from.index];
+  const auto is = [&](int n, int64_t v) {
+    return to_kernel_scalar(attrs[static_cast<size_t>(n)]).i == v;
+  };
+  // One index for all of a row, the lines of both of which lie one behind the other.
+  const auto line = [](const Tensor& t) {
+    int64_t step = 1;
+    for (int d = t->shape.size() - 1; d > 0; step *= t->shape[d--])
+      if (t->shape[d] != 1 && t->strides[d] != step) return false;
+    return true;
+  };
+  const auto lanes = [](const Dims& s) { return numel(s) / s[0]; };
+  if (!is(number.dim, 0) || !is(number.mode, kAssign) || !is(number.skip, INT64_MIN) ||
+      kept->shape.empty() || numel(kept->shape) == 0 || place->shape.size() != kept->shape.size() ||
+      place->shape[0] != 1 || !(place->shape == row->shape) || !line(kept) || !line(row) ||
+      lanes(kept->shape) != lanes(row->shape) || kept->dtype != row->dtype)
+    return false;
+  for (int d = 1; d < place->shape.size(); ++d)
+    if (place->shape[d] != kept->shape[d] || (place->shape[d] != 1 && place->strides[d] != 0))
+      return false;
+  Storage& to = *kept->storage;
+  const Place& made = a.tensors[at.out];
+  if (made.storage.get() != row->storage.get() || made.dtype != row->dtype ||
+      row->offset < made.offset || writes(g, *place->storage) ||
+      to.writer.load(std::memory_order_relaxed) || to.reader.load(std::memory_order_relaxed))
+    return false;
+  set_place(a.tensors[at.kept], *kept.impl(), kept->shape);
+  a.shapes[at.kept] = kept->shape;
+  to.writer_node = code_of(kAnchor, at.kept);
+  to.writer.store(&g, std::memory_order_release);
+  set_place(a.tensors[at.place], *place.impl(), place->shape);
+  a.shapes[at.place] = place->shape;
+  mark_reader(*place->storage, g);
+  a.attrs[numbers<NormMatmul>.first].i = row->offset - made.offset;
+  a.options.inplace |= 1u << at.kept;
+  a.options.indices = k.indices;
+  a.options.op = options.op;
+  bump(counters().nodes);
+  bump(counters().merged);
+  return true;
 }
 
 bool keep_last_phase(Group& g, const Kernel& k, std::span<const Tensor> ins) {

@@ -11,6 +11,10 @@ namespace pyflame::engine {
 // is read and written, and holds the group.
 bool merge(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
            std::span<const Scalar> attrs);
+// Has the pending product write some columns of its one row to where an index says, too, which is
+// what `k` would do. The caller has settled what is read and written, and holds the group.
+bool keep_row(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
+              std::span<const Scalar> attrs, const CallOptions&);
 // What follows a product is better run with the kernel over rows that reads it: a residual's sum
 // with the norm behind it. The product runs, and its last phase becomes the first of the group.
 bool keep_last_phase(Group&, const Kernel& k, std::span<const Tensor> ins);

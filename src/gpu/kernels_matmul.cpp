@@ -9,6 +9,7 @@
 #include "gpu/runtime.h"
 #include "gpu/tuning.h"
 #include "pyflame/amp.h"
+#include "table/kernels/index.h"
 #include "table/kernels/matmul.h"
 #include "table/kernels/norm.h"
 
@@ -184,9 +185,20 @@ void norm_matmul(const KernelArgs& args) {
     normalise(p.m, p.k, &p.a_row, &p.a_col);
     normalise(p.k, p.n, &p.b_row, &p.b_col);
     const auto alike = [&](int i) { return !args.has(i) || args.dtype(i) == p.dtype; };
+    pf_kept_row kept{};
+    if (args.has(at.kept)) {
+      const pf_tensor &to = args.tensor(at.kept), &place = args.tensor(at.place);
+      kept = {to.data,
+              static_cast<const pf_i64*>(place.data),
+              to.shape[0],
+              to.strides[0],
+              args.i(number.first),
+              numel(place),
+              args.error()};
+    }
     const RowNorm norm{{args.data(at.x), optional(at.scale), optional(at.shift), y.data,
                         optional(at.mean), args.data(at.rstd), 1, 0, args.f(number.eps), 0, 0},
-                       kRms};
+                       kRms, kept};
     if (alike(at.x) && alike(at.scale) && alike(at.shift) && norm_product(args, p, norm)) return;
   }
   KernelArgs part = args;
@@ -208,6 +220,25 @@ void norm_matmul(const KernelArgs& args) {
   rest.attrs = numbers_of_product;
   rest.nattrs = static_cast<int>(std::size(numbers_of_product));
   matmul(rest);
+  if (!args.has(at.kept)) return;
+  constexpr auto scatter = numbers<Scatter>;
+  const pf_tensor place = args.tensor(at.place);
+  pf_tensor row = place;  // as wide
+  row.dtype = out.dtype;
+  row.data = static_cast<char*>(out.data) +
+             args.i(number.first) * static_cast<int64_t>(itemsize(p.dtype));
+  for (int64_t d = row.ndim - 1, step = 1; d >= 0; step *= row.shape[d--]) row.strides[d] = step;
+  const pf_tensor of_scatter[] = {args.tensor(at.kept), place, row};
+  pf_scalar numbers_of_scatter[kCount<Scatter::Numbers>] = {};
+  numbers_of_scatter[scatter.mode].i = kAssign;
+  numbers_of_scatter[scatter.skip].i = INT64_MIN;
+  KernelArgs written = args;
+  written.tensors = of_scatter;
+  written.ntensors = static_cast<int>(std::size(of_scatter));
+  written.attrs = numbers_of_scatter;
+  written.nattrs = static_cast<int>(std::size(numbers_of_scatter));
+  written.around = nullptr;
+  find_kernel(Scatter::kInfo.name)->launch(written);
 }
 
 // Only there is a product of one row that a norm can be part of.

@@ -6,6 +6,7 @@
 
 #include "gpu/kernel.h"
 #include "kernels/conv_args.h"
+#include "kernels/matmul_stream_args.h"
 #include "kernels/norm_args.h"
 
 namespace pyflame::gpu {
@@ -102,6 +103,7 @@ bool rows_product(const KernelArgs&, const Product&, bool more = false);
 struct RowNorm {
   pf_norm r;  // width and rows are not told
   bool rms;
+  pf_kept_row kept;  // no data: none
 };
 bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 

@@ -46,12 +46,13 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
                 .value("PF_VECS", shape.vectors)
                 .value("PF_RMS", norm->rms)
                 .value("PF_HAS_W", norm->r.weight != nullptr)
-                .value("PF_HAS_B", norm->r.bias != nullptr);
+                .value("PF_HAS_B", norm->r.bias != nullptr)
+                .value("PF_KEPT", norm->kept.data != nullptr);
   pf_norm r = norm->r;
   r.rows = 1;
   r.vectors = chunks;
   r.width = static_cast<uint32_t>(shape.width);
-  batched(args, p).launch(join(), grid, block, 0, given, r);
+  batched(args, p).launch(join(), grid, block, 0, given, r, norm->kept);
   return true;
 }
 

@@ -23,20 +23,22 @@ struct Matmul {
 
 // y = layer_norm(x) of one row, and its product with b, where a device makes them at once: tensors
 // and numbers of both (table/kernels/norm.h; `scale` and `shift` are the norm's weight and bias).
+// Columns of the result from `first` on may also go to a row of `kept`, in place: that which `place`
+// names, of whose shape they are (a step of decoding writes keys and values into its cache).
 struct NormMatmul {
-  static constexpr KernelInfo kInfo{"norm_matmul", Anchor::Library, 4};
+  static constexpr KernelInfo kInfo{"norm_matmul", Anchor::Library, 5};
   template <class T>
   struct Tensors {
-    T out, y, mean{}, rstd;
-    T x, scale{}, shift{}, b, bias{};
+    T out, y, mean{}, rstd, kept{};
+    T x, scale{}, shift{}, b, bias{}, place{};
   };
   template <class T>
   struct Numbers {
-    T length, eps, b_transposed;
+    T length, eps, b_transposed, first;
   };
 };
 struct RmsNormMatmul : NormMatmul {
-  static constexpr KernelInfo kInfo{"rms_norm_matmul", Anchor::Library, 4};
+  static constexpr KernelInfo kInfo{"rms_norm_matmul", Anchor::Library, 5};
 };
 
 }  // namespace pyflame::kernels
