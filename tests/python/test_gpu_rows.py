@@ -63,6 +63,41 @@ with pf.no_grad():
             again.cpu()
             assert pf.equal(y, again), (dtype, m, n, k)
             assert pf.equal(got, F.gelu(F.linear(again, w, c), approximate="tanh") + r), (dtype, m, n, k)
+    # Some of its columns go to a row of a cache in the same launch: where an index says, which is looked at.
+    for dtype, n, k in ((pf.bfloat16, 96, 1600), (pf.bfloat16, 96, 77), (pf.float32, 480, 1024)):
+        x = place(rng.standard_normal((1, 1, k)), dtype)
+        w, c = place(rng.standard_normal((n, k)) / k**0.5, dtype), place(rng.standard_normal(n), dtype)
+        for at in (0, 5, -1):
+            kept = place(rng.standard_normal((7, 2, n // 12, 4)), dtype)
+            version, want = kept._version, kept.clone()
+            merged = pf.debug.stats()["merged"]
+            y = F.linear(F.layer_norm(x, (k,)), w, c).view(1, 3, n // 12, 4)
+            kept.index_copy_(0, pf.tensor([at]).to("gpu"), y[:, 1:])
+            assert kept._version == version + 1
+            kept.cpu()
+            assert pf.debug.stats()["merged"] - merged == (2 if nvidia else 0)
+            want[at] = y[0, 1:]
+            assert pf.equal(kept, want)
+    wrong = F.linear(F.layer_norm(x, (k,)), w, c).view(1, 3, n // 12, 4)
+    try:
+        kept.index_copy_(0, pf.tensor([7]).to("gpu"), wrong[:, 1:])
+        kept.cpu()
+        raise AssertionError("no error")
+    except pf.IndexError as e:
+        assert "index_copy_: index 7 is out of bounds for a size of 7" in str(e), e
+    # What does not fit: several rows, another dtype, columns that lie apart, an index for each element.
+    y = F.linear(F.layer_norm(x, (k,)), w, c).view(3, n // 12, 4)
+    kept.zero_()
+    kept.index_copy_(0, pf.tensor([1, 2]).to("gpu"), y[:2].view(2, 1, n // 12, 4).expand(2, 2, n // 12, 4))
+    assert pf.equal(kept[1:3, 0], y[:2])
+    y = F.linear(F.layer_norm(x, (k,)), w, c).view(1, n)
+    some = pf.zeros(3, n // 2, dtype=dtype, device="gpu")
+    some.index_copy_(0, pf.tensor([2]).to("gpu"), y[:, ::2])
+    assert pf.equal(some[2:], y[:, ::2])
+    y = F.linear(F.layer_norm(x, (k,)), w, c).view(1, n)
+    some = pf.zeros(3, n, dtype=dtype, device="gpu")
+    some.scatter_(0, (pf.arange(n) % 3).view(1, n).to("gpu"), y)
+    assert pf.equal(some.sum(0), y[0])
     # What has no number, or is far from 0; another's row; a product that does not read it.
     x = np.ones((1, 1024)) * 1e4
     for bad in (np.nan, np.inf, -np.inf):
