@@ -53,12 +53,9 @@ PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
   const pf_u32 sequences = static_cast<pf_u32>(a.sequences), row = pf_block() / blocks,
                block = pf_block() - row * blocks, head = row / sequences;
   // Where things lie follows from arguments alone, and is found while others still run.
-  const PF_T* q =
-      static_cast<const PF_T*>(a.q.data) + pf_head_offset(a, a.q, head) + lane * CHUNK;
-  const PF_T* k =
-      static_cast<const PF_T*>(a.k.data) + pf_head_offset(a, a.k, head) + lane * CHUNK;
-  const PF_T* v =
-      static_cast<const PF_T*>(a.v.data) + pf_head_offset(a, a.v, head) + lane * CHUNK;
+  const PF_T* q = static_cast<const PF_T*>(a.q.data) + pf_head_offset(a, a.q, head) + lane * CHUNK;
+  const PF_T* k = static_cast<const PF_T*>(a.k.data) + pf_head_offset(a, a.k, head) + lane * CHUNK;
+  const PF_T* v = static_cast<const PF_T*>(a.v.data) + pf_head_offset(a, a.v, head) + lane * CHUNK;
   const pf_i64 out = pf_head_offset(a, a.out, head);
   pf_wait_for_earlier();
   const pf_part part = pf_part_of(a, head, static_cast<int>(row - head * sequences));

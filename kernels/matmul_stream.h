@@ -7,8 +7,9 @@
 //   -DPF_T=  a float of 4 or 2 bytes    -DWARPS=  of a block
 //   -DCHUNKS= of 16 bytes of a part that a lane has
 //
-// With PF_NORM the row is made by a layer_norm or rms_norm of another one, in each block anew, which
-// takes less than a kernel for it, by groups of threads as norm.h has them, and with its bits:
+// With PF_NORM the row is made by a layer_norm or rms_norm of another one, in each block anew,
+// which takes less than a kernel for it, by groups of threads as norm.h has them, and with its
+// bits:
 //   -DPF_NORM= threads of a group    -DPF_VECS= accesses of one
 //   -DPF_RMS=0|1  -DPF_HAS_W=0|1  -DPF_HAS_B=0|1
 // and -DPF_KEPT=0|1: some columns also go to a row of another matrix.
@@ -133,8 +134,7 @@ PF_KERNEL(pf_matmul_stream, WARPS* PF_WARP)
       const pf_acc value[1] = {result.finish(q, 0, made, sum PF_EPILOGUE_PASS)};
 #ifdef PF_NORM
       const pf_i64 to = made - kept.first;
-      if (PF_KEPT && keep && to >= 0 && to < kept.count)
-        pf_store<PF_T, 1, false>(keep + to, value);
+      if (PF_KEPT && keep && to >= 0 && to < kept.count) pf_store<PF_T, 1, false>(keep + to, value);
 #else
       (void)value;
 #endif

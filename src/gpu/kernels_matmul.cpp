@@ -198,7 +198,8 @@ void norm_matmul(const KernelArgs& args) {
     }
     const RowNorm norm{{args.data(at.x), optional(at.scale), optional(at.shift), y.data,
                         optional(at.mean), args.data(at.rstd), 1, 0, args.f(number.eps), 0, 0},
-                       kRms, kept};
+                       kRms,
+                       kept};
     if (alike(at.x) && alike(at.scale) && alike(at.shift) && norm_product(args, p, norm)) return;
   }
   KernelArgs part = args;
@@ -225,8 +226,8 @@ void norm_matmul(const KernelArgs& args) {
   const pf_tensor place = args.tensor(at.place);
   pf_tensor row = place;  // as wide
   row.dtype = out.dtype;
-  row.data = static_cast<char*>(out.data) +
-             args.i(number.first) * static_cast<int64_t>(itemsize(p.dtype));
+  row.data =
+      static_cast<char*>(out.data) + args.i(number.first) * static_cast<int64_t>(itemsize(p.dtype));
   for (int64_t d = row.ndim - 1, step = 1; d >= 0; step *= row.shape[d--]) row.strides[d] = step;
   const pf_tensor of_scatter[] = {args.tensor(at.kept), place, row};
   pf_scalar numbers_of_scatter[kCount<Scatter::Numbers>] = {};

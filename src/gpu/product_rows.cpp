@@ -68,8 +68,8 @@ bool in_lines(const Product& p) {
 
 bool norm_product(const KernelArgs& args, const Product& p, const RowNorm& norm) {
   const auto whole = [](const void* at) { return aligned(at, 0, 1); };
-  return p.m == 1 && in_lines(p) && whole(norm.r.x) && whole(norm.r.weight) &&
-         whole(norm.r.bias) && stream(args, p, &norm);
+  return p.m == 1 && in_lines(p) && whole(norm.r.x) && whole(norm.r.weight) && whole(norm.r.bias) &&
+         stream(args, p, &norm);
 }
 
 bool rows_product(const KernelArgs& args, const Product& p, bool more) {

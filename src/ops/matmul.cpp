@@ -30,14 +30,13 @@ namespace {
 // is better made on the way to the sum over its rows, and on the CPU nothing is won.
 bool gradient_last(const Tensor& a) {
   constexpr int64_t kSmall = 256 << 10;  // bytes
-  static constexpr const char* kActivations[] = {"relu", "gelu",       "silu", "tanh",
+  static constexpr const char* kActivations[] = {"relu", "gelu",       "silu",   "tanh",
                                                  "elu",  "leaky_relu", "sigmoid"};
   if (a->storage->device.is_cpu() || numel(a->shape) * int64_t(itemsize(a->dtype)) > kSmall)
     return false;
   const Ref<autograd::Node> made = autograd::grad_fn(a);
-  return made && std::any_of(std::begin(kActivations), std::end(kActivations), [&](const char* n) {
-           return std::string_view(made->name) == n;
-         });
+  return made && std::any_of(std::begin(kActivations), std::end(kActivations),
+                             [&](const char* n) { return std::string_view(made->name) == n; });
 }
 
 void check_operands(const Tensor& a, const Tensor& b, const char* op) {
@@ -167,8 +166,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                                    ? std::vector<Saved>{Saved(keep_a), Saved(keep_b), Saved(bias)}
                                    : std::vector<Saved>{Saved(keep_a), Saved(keep_b)};
     autograd::attach(op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
-                     [ta, tb, op, sa = a->shape, sb = b->shape,
-                      alike = alike_in(a, b),
+                     [ta, tb, op, sa = a->shape, sb = b->shape, alike = alike_in(a, b),
                       last = gradient_last(a)](const autograd::Context& c) -> autograd::Grads {
                        const Tensor& g = c.grad();
                        autograd::Grads r(3);

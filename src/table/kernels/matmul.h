@@ -23,8 +23,9 @@ struct Matmul {
 
 // y = layer_norm(x) of one row, and its product with b, where a device makes them at once: tensors
 // and numbers of both (table/kernels/norm.h; `scale` and `shift` are the norm's weight and bias).
-// Columns of the result from `first` on may also go to a row of `kept`, in place: that which `place`
-// names, of whose shape they are (a step of decoding writes keys and values into its cache).
+// Columns of the result from `first` on may also go to a row of `kept`, in place: that which
+// `place` names, of whose shape they are (a step of decoding writes keys and values into its
+// cache).
 struct NormMatmul {
   static constexpr KernelInfo kInfo{"norm_matmul", Anchor::Library, 5};
   template <class T>
