@@ -11,8 +11,6 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
-// Whole tiles of small products have their steps one behind the other without asking.
-#define WHOLE_STEPS (REG_M * REG_N <= 4)
 #define THREADS ((TILE_M / REG_M) * (TILE_N / REG_N))  // of one share of k
 
 typedef pf_compute<PF_T> pf_acc;
@@ -96,7 +94,9 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
       pf_fetch<TILE_M>(a, thread, at.row, q.m, q.a_row, k0 + TILE_K, end, q.a_col, next_a);
       pf_fetch<TILE_N>(b, thread, at.col, q.n, q.b_col, k0 + TILE_K, end, q.b_row, next_b);
     }
-    const auto step = [&](int kk) PF_INLINE {
+    const pf_i64 left = end - k0;
+    const int steps = left < TILE_K ? static_cast<int>(left) : TILE_K;
+    PF_STEPS for (int kk = 0; kk < steps; ++kk) {
       pf_acc x[REG_M], y[REG_N];
       PF_UNROLL for (int i = 0; i < REG_M; ++i) x[i] = tile_a[kk][row + i * (TILE_M / REG_M)];
       PF_UNROLL for (int j = 0; j < REG_N; ++j) y[j] = tile_b[kk][col + j * (TILE_N / REG_N)];
@@ -104,13 +104,6 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
         PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] =
             pf_multiply_add(x[i], y[j], sum[i][j]);
       }
-    };
-    const pf_i64 left = end - k0;
-    if (WHOLE_STEPS && left >= TILE_K) {
-      PF_UNROLL for (int kk = 0; kk < TILE_K; ++kk) step(kk);
-    } else {
-      const int steps = left < TILE_K ? static_cast<int>(left) : TILE_K;
-      PF_STEPS for (int kk = 0; kk < steps; ++kk) step(kk);
     }
     pf_barrier();
   }

@@ -31,23 +31,15 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   const bool finishes = mine < ROWS * COLUMNS && m < q.m && n < q.n;
   pf_result<PF_T, PF_T> result;
   if (finishes) result.load(q, m, n PF_EPILOGUE_PASS);
-  // The next chunks are on their way while some are multiplied.
-  pf_vector<PF_T, CHUNK> a[ROWS], b[COLUMNS];
-  const auto load = [&](pf_i64 i) PF_INLINE {
-    if (i >= chunks) return;
-    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
-    PF_UNROLL for (int r = 0; r < ROWS; ++r) a[r].template load<false>(rows[r] + i * CHUNK);
-  };
-  load(pf_thread());
   for (pf_i64 i = pf_thread(); i < chunks; i += WARPS * PF_WARP) {
-    pf_vector<PF_T, CHUNK> now_a[ROWS], now_b[COLUMNS];
-    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) now_b[c] = b[c];
-    PF_UNROLL for (int r = 0; r < ROWS; ++r) now_a[r] = a[r];
-    load(i + WARPS * PF_WARP);
+    pf_vector<PF_T, CHUNK> b[COLUMNS];
+    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
     PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+      pf_vector<PF_T, CHUNK> a;
+      a.template load<false>(rows[r] + i * CHUNK);
       PF_UNROLL for (int c = 0; c < COLUMNS; ++c) {
         PF_UNROLL for (int e = 0; e < CHUNK; ++e) sums[r][c] =
-            pf_multiply_add(now_a[r].get(e), now_b[c].get(e), sums[r][c]);
+            pf_multiply_add(a.get(e), b[c].get(e), sums[r][c]);
       }
     }
   }
