@@ -5,10 +5,10 @@ graph's inputs."""
 from benchmarks.gpu_case import PART, SMALL, case
 
 
-def captured(torch, device, step, batches):
-    """Steps by turns over `batches`, tuples of tensors."""
+def captured(torch, device, step, batches, **options):
+    """Steps by turns over `batches`, tuples of tensors; `options`: of pf.compile."""
     if torch.__name__ == "pyflame":
-        call = torch.compile(step, mode="reduce-overhead")
+        call = torch.compile(step, mode="reduce-overhead", **options)
     elif device == "cpu":
         call = step
     else:
@@ -98,12 +98,10 @@ def many(step):
     return run
 
 
-SEQUENCES, LENGTH = (2, 64) if SMALL else (4, 1024)
+LENGTH = 64 if SMALL else 1024
 
 
-@case("captured", f"GPT-2 124M, {SEQUENCES} x {LENGTH} tokens, bf16 autocast, clipped, training step",
-      bar_seconds=4 * 1024 / 400e3)  # fmt: skip
-def captured_gpt2_step(torch, device):
+def gpt2_step(torch, device, sequences, **options):
     from benchmarks.gpt import GPT
 
     layers, width = 12 // PART or 1, 768 // PART
@@ -128,7 +126,27 @@ def captured_gpt2_step(torch, device):
         return loss
 
     batches = [
-        tuple(torch.randint(0, 50257 // PART, (SEQUENCES, LENGTH), device=device) for _ in range(2))
+        tuple(torch.randint(0, 50257 // PART, (sequences, LENGTH), device=device) for _ in range(2))
         for _ in range(2)
     ]
-    return captured(torch, device, step, batches)
+    return captured(torch, device, step, batches, **options)
+
+
+def gpt2_case(name, sequences, bar, what="", **options):
+    """`bar`: tokens per second."""
+
+    def make(torch, device):
+        return gpt2_step(torch, device, sequences, **options)
+
+    make.__name__ = name
+    title = (
+        f"GPT-2 124M, {sequences} x {LENGTH} tokens, bf16 autocast, clipped, training step{what}"
+    )
+    case("captured", title, bar_seconds=sequences * LENGTH / bar)(make)
+
+
+gpt2_case("captured_gpt2_step", 2 if SMALL else 4, 400e3)
+if not SMALL:
+    gpt2_case("captured_gpt2_large_step", 32, 590e3)
+    # Attention's gradients by cuDNN, which differ from run to run; roundings within programs left out.
+    gpt2_case("captured_gpt2_fast_step", 32, 590e3, ", numerics='fast'", numerics="fast")
