@@ -11,7 +11,8 @@
   using pf_half::pf_sigmoid; \
   using pf_half::pf_tanh;    \
   using pf_half::pf_erf;     \
-  using pf_half::pf_gelu;
+  using pf_half::pf_gelu;    \
+  using pf_half::pf_gelu_slope;
 
 namespace pf_half {
 
@@ -36,15 +37,26 @@ PF_DEVICE float pf_tanh(float x) {
 }
 // The upper tail of the normal distribution for a >= 0, relatively right: exp(-a^2 / 2) times a
 // polynomial in 1 / (1 + P a), fitted by us.
-PF_DEVICE float pf_normal_tail(float a) {
+struct pf_normal {
+  float tail, power;  // exp(-a^2 / 2)
+};
+PF_DEVICE pf_normal pf_normal_at(float a) {
   const float t = pf_inverse_quick(pf_fma(a, 0.31f, 1.0f));
   const float p = t * pf_poly(t, 0.123860678, 0.120441552, 0.133428601, 0.0157470813, 0.180448113,
                               -0.0739283437);
-  return p * pf_exp2_quick(a * a * -0.721347520f);
+  const float power = pf_exp2_quick(a * a * -0.721347520f);
+  return {p * power, power};
+}
+PF_DEVICE float pf_normal_tail(float a) {
+  return pf_normal_at(a).tail;
 }
 PF_DEVICE float pf_gelu(float x) {
   const float a = pf_least(pf_abs(x), 20.0f);  // inf times a tail of 0 would be NaN
   return pf_fma(-a, pf_normal_tail(a), pf_at_least(0.0f, x));
+}
+PF_DEVICE float pf_gelu_slope(float x) {
+  const pf_normal n = pf_normal_at(pf_least(pf_abs(x), 20.0f));
+  return pf_fma(x * 0.3989423f, n.power, x < 0.0f ? n.tail : 1.0f - n.tail);
 }
 PF_DEVICE float pf_erf(float x) {
   const float a = pf_abs(x);

@@ -65,6 +65,18 @@ PF_DEVICE pf_f64 pf_gelu(pf_f64 x) {
   const pf_f64 tail = pf_f64(0.5) * pf_erfc(a * pf_f64(0.70710678118654752440));
   return pf_fnma(a, tail, pf_at_least(0.0, x));
 }
+// The derivative of that.
+template <class F>
+PF_DEVICE F pf_gelu_slope_of(F x) {
+  const F below = F(0.5) * (F(1.0) + pf_erf(x * F(0.70710678118654752440)));
+  return below + x * (F(0.39894228040143267794) * pf_exp(F(-0.5) * (x * x)));
+}
+PF_DEVICE pf_f32 pf_gelu_slope(pf_f32 x) {
+  return pf_gelu_slope_of(x);
+}
+PF_DEVICE pf_f64 pf_gelu_slope(pf_f64 x) {
+  return pf_gelu_slope_of(x);
+}
 // Of floats: exp(x^2) erfc(x) is a polynomial in 3 / (3 + x) for x in [0, 11].
 struct pf_erfc_of {
   PF_METHOD pf_f64 operator()(pf_f64 x) const {

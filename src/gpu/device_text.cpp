@@ -50,7 +50,7 @@ bool exists(const ExprNode& n, DType compute) {
 // Where results of 16 bits have functions of their own (kernels/half_math.h).
 bool quick_for_half(Micro op) {
   return op == Micro::Exp || op == Micro::Exp2 || op == Micro::Tanh || op == Micro::Sigmoid ||
-         op == Micro::Erf || op == Micro::Gelu;
+         op == Micro::Erf || op == Micro::Gelu || op == Micro::GeluSlope;
 }
 bool is_mask_input(const Expr& e, int i) {
   for (const ExprNode& n : e.nodes)

@@ -69,6 +69,9 @@ double gelu(double x) {
   const double a = std::fmin(40, std::fabs(x));
   return std::isnan(x) ? x : std::fmax(x, 0) - a * (0.5 * std::erfc(a * M_SQRT1_2));
 }
+double gelu_slope(double x) {
+  return 0.5 * std::erfc(-x * M_SQRT1_2) + x * (0.39894228040143267794 * std::exp(-0.5 * x * x));
+}
 double log_gamma(double x) {
   int sign;
   return lgamma_r(x, &sign);

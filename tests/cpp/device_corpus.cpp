@@ -73,6 +73,7 @@ bool asks_libm(Micro op) {  // over doubles, on the CPU
     case Micro::Erf:
     case Micro::Erfc:
     case Micro::Gelu:
+    case Micro::GeluSlope:
     case Micro::Tan:
     case Micro::Asin:
     case Micro::Acos:
@@ -91,7 +92,7 @@ bool asks_libm(Micro op) {  // over doubles, on the CPU
 }
 bool quick_for_half(Micro op) {
   return op == Micro::Exp || op == Micro::Exp2 || op == Micro::Tanh || op == Micro::Sigmoid ||
-         op == Micro::Erf || op == Micro::Gelu;
+         op == Micro::Erf || op == Micro::Gelu || op == Micro::GeluSlope;
 }
 // Of a row whose result has this dtype.
 double tolerance(OpId id, DType t) {
