@@ -100,6 +100,23 @@ void must(int status, const char* call) {
                                  std::to_string(status));
 }
 
+// Which of cuBLASLt's proposals does a product whose k is at most kFewSteps: the first one, but where
+// that makes several waves of tiles, the one of the smallest tiles. Its blocks write one tile while
+// they multiply the next; large tiles are written while nothing is multiplied, which of few steps
+// is a large part (docs/performance.md).
+constexpr int64_t kFewSteps = 1024;
+constexpr int32_t kByTiles = -1;  // in place of a proposal
+size_t many_tiles(const std::vector<BlasHeuristic>& found) {
+  constexpr float kSeveral = 4;
+  size_t best = 0;
+  if (found.empty() || found[0].waves < kSeveral) return best;
+  for (size_t i = 1; i < found.size(); ++i)
+    if (found[i].state == 0 && found[i].waves > found[best].waves &&
+        found[i].waves < 3 * found[0].waves)
+      best = i;
+  return best;
+}
+
 class Products {
  public:
   explicit Products(Device& d) {
@@ -124,6 +141,9 @@ class Products {
     key.m = p.m, key.n = p.n, key.k = p.k, key.batch = inner.size;
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
     key.a_op = a.transposed, key.b_op = b.transposed, key.proposal = proposal;
+    if (proposal == 0 && args.traits().architecture == "sm_90" && itemsize(p.dtype) == 2 &&
+        inner.size == 1 && p.k <= kFewSteps)
+      key.proposal = kByTiles;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.out = static_cast<int32_t>(p.out), key.other = static_cast<int32_t>(p.scaling.b);
     key.scaled = !p.scaling.of_a ? 0 : p.scaling.by_row ? 2 : 1, key.fast = p.scaling.fast_sums;
@@ -273,14 +293,16 @@ class Products {
                                uint32_t(key.align[2]), uint32_t(key.align[2])};
     for (int i = 0; i < 4 && kPrefAlignA >= 0; ++i)
       l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
-    std::vector<BlasHeuristic> found(key.proposal ? 32 : 1);
+    const bool by_tiles = key.proposal == kByTiles;
+    std::vector<BlasHeuristic> found(by_tiles ? 8 : key.proposal ? 32 : 1);
     int count = 0;
     const int status =
         l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference,
                                  static_cast<int>(found.size()), found.data(), &count);
     l.MatmulPreferenceDestroy(preference);
-    const auto at = static_cast<size_t>(key.proposal);
-    if (status == 0 && count > key.proposal && found[at].state == 0) {
+    found.resize(status == 0 ? static_cast<size_t>(count) : 0);
+    const size_t at = by_tiles ? many_tiles(found) : static_cast<size_t>(key.proposal);
+    if (at < found.size() && found[at].state == 0) {
       r.desc = desc;
       r.algo = found[at].algo;
       r.workspace = found[at].workspace;
