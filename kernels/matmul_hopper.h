@@ -23,6 +23,9 @@
 #ifndef PF_INVERSE
 #define PF_INVERSE 0
 #endif
+#ifndef ASIDE
+#define ASIDE 0
+#endif
 #include "matmul_hopper_args.h"
 #include "matmul_where.h"
 #include "tma_nvidia.h"
@@ -33,7 +36,7 @@ enum {
   CHUNK = 16 / SIZE,
   GROUPS = TURNS ? 1 : 2,         // that share a tile
   STRIPS = TILE_M / 64 / GROUPS,  // of 64 rows that a group has
-  THREADS = 3 * 128,
+  THREADS = (ASIDE ? 4 : 3) * 128,
   A_BYTES = TILE_M * 128,
   B_BYTES = TILE_N * 128,
   STAGE_BYTES = A_BYTES + B_BYTES,
@@ -54,12 +57,13 @@ static_assert(TILE_M % (64 * GROUPS) == 0 && B_COPIES % CLUSTER == 0, "whole cop
 enum {
   OUT_LINE = 128 / OUT_SIZE,
   OUT_WARP = STORED || OUT_SIZE < 4 ? 2 * 16 * 128 : 0,
-  OUT_BYTES = 8 * OUT_WARP,
+  OUT_BYTES = ASIDE ? TILE_M * TILE_N * int(OUT_SIZE) : 8 * OUT_WARP,
 };
+static_assert(!ASIDE || (!TURNS && !STORED && OUT_SIZE == 2), "rounded results of whole tiles");
 
 // The ring of stages from one user's side.
 struct pf_ring {
-  pf_shared_at stages, full;  // full[STAGES], empty[STAGES], over[2]
+  pf_shared_at stages, full;  // full[STAGES], empty[STAGES], over[2], ready[2], taken[2]
   pf_u32 stage, parity;
 
   PF_METHOD pf_shared_at data() const { return stages + stage * STAGE_BYTES; }
@@ -67,6 +71,9 @@ struct pf_ring {
   PF_METHOD pf_shared_at emptied(pf_u32 s) const { return full + (STAGES + s) * 8; }
   // That a group has started to multiply the last stage of its tile.
   PF_METHOD pf_shared_at over(int group) const { return full + (2 * STAGES + group) * 8; }
+  // Of a group's results in shared memory (ASIDE): they are there; they are needed no more.
+  PF_METHOD pf_shared_at ready(int group) const { return over(2 + group); }
+  PF_METHOD pf_shared_at taken(int group) const { return over(4 + group); }
   PF_METHOD void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
@@ -264,6 +271,139 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], const pf_tile_bias& 
   }
 }
 
+#if ASIDE
+// ---- results that a group of warps of its own finishes, while the others multiply the next tile --
+enum {
+  WIDE_CHUNKS = TILE_N / OUT_CHUNK,
+  ROW_CHUNKS = 128 % WIDE_CHUNKS == 0 ? WIDE_CHUNKS : 8,  // that neighbouring threads take
+  PASS_ROWS = 128 / ROW_CHUNKS,
+  ROW_PASSES = WIDE_CHUNKS / ROW_CHUNKS,
+  HALF_PASSES = TILE_M / 2 / PASS_ROWS * ROW_PASSES,
+  PASSES = 2 * HALF_PASSES,
+  TOGETHER = 2,                            // passes whose arithmetic is mixed
+  AHEAD = HALF_PASSES % 3 == 0 ? 3 : 2,    // so often are operands of so many under way
+  ROUND = TOGETHER * AHEAD,
+  HALF_BYTES = TILE_M / 2 * TILE_N * int(OUT_SIZE),
+};
+static_assert(HALF_PASSES % ROUND == 0, "whole rounds");
+
+// Of a pass: a thread's row and chunk.
+PF_DEVICE int pf_pass_row(int pass, int thread) {
+  return pass / ROW_PASSES * PASS_ROWS + thread / ROW_CHUNKS;
+}
+PF_DEVICE int pf_pass_chunk(int pass, int thread) {
+  return pass % ROW_PASSES * ROW_CHUNKS + thread % ROW_CHUNKS;
+}
+// Where a chunk of a row of half of a tile lies.
+PF_DEVICE int pf_result_place(int row, int chunk) {
+  return chunk / 8 * (TILE_M / 2 * 128) + pf_place<1>(row, chunk % 8);
+}
+// A group's sums to its half.
+PF_DEVICE void pf_hand_over(const pf_tile_sums& sums, const pf_tile_bias& bias, char* half,
+                            const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile,
+                            int warp, int lane PF_EPILOGUE_REF) {
+  PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) PF_UNROLL for (int h = 0; h < 2; ++h) {
+    const int r = warp * 16 + lane / 4 + h * 8;
+    pf_acc v[2] = {sums.c[j][h * 2] + bias.get(maps.product, j, 0),
+                   sums.c[j][h * 2 + 1] + bias.get(maps.product, j, 1)};
+    pf_finish<PF_OUT, true>(half + pf_result_place(r, j) + lane % 4 * 4, maps.product, tile.t, 0, 0,
+                            v PF_EPILOGUE_PASS);
+  }
+}
+// Chunks of the group's threads, a few passes at a time: those of the next few are under way while
+// these are calculated with. WHOLE: tiles that lie within a matrix whose rows are whole chunks.
+template <bool WHOLE>
+PF_DEVICE void pf_load_passes(const pf_matmul_args& q, const pf_hopper_tile& tile, int pass,
+                              int thread, pf_chunk_after (&after)[TOGETHER] PF_EPILOGUE_REF) {
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
+    const pf_i64 m = tile.t.row + pf_pass_row(pass + i, thread),
+                 n = tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK;
+#ifdef PF_EPILOGUE
+    if constexpr (WHOLE) {
+      after[i].load(epilogue, tile.t.rows + m, n);
+      continue;
+    }
+#endif
+    pf_load_chunk(q, tile.t, m, n, after[i] PF_EPILOGUE_PASS);
+  }
+}
+template <bool WHOLE>
+PF_DEVICE void pf_finish_passes(const char* results, const pf_matmul_args& q,
+                                const pf_hopper_tile& tile, int pass, int thread,
+                                const pf_chunk_after (&after)[TOGETHER] PF_EPILOGUE_REF) {
+  const char* from[TOGETHER];
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
+    const int r = pf_pass_row(pass + i, thread);
+    from[i] = results + r / (TILE_M / 2) * HALF_BYTES +
+              pf_result_place(r % (TILE_M / 2), pf_pass_chunk(pass + i, thread));
+  }
+#ifdef PF_EPILOGUE
+  if constexpr (WHOLE) {
+    pf_u32 w[TOGETHER][4];
+    PF_UNROLL for (int i = 0; i < TOGETHER; ++i) pf_load_words<16, false>(from[i], w[i]);
+    PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
+      const pf_i64 m = tile.t.row + pf_pass_row(pass + i, thread),
+                   n = tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK;
+      if (pf_result_kept)
+        pf_store_words<16, false>(
+            static_cast<char*>(pf_global(q.c)) + (tile.t.c + m * q.n + n) * OUT_SIZE, w[i]);
+      pf_vector<PF_OUT, OUT_CHUNK> words;
+      PF_UNROLL for (int k = 0; k < 4; ++k) words.w[k] = w[i][k];
+      pf_acc value[OUT_CHUNK];
+      PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) value[e] = words.get(e);
+      after[i].run(epilogue, tile.t.rows + m, n, value);
+    }
+    return;
+  }
+#endif
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i)
+      pf_write_chunk<PF_OUT>(from[i], q, tile.t, tile.t.row + pf_pass_row(pass + i, thread),
+                             tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK,
+                             after[i] PF_EPILOGUE_PASS);
+}
+// The group that finishes: all tiles of this block.
+template <bool WHOLE>
+PF_DEVICE void pf_finish_tiles(const pf_matmul_hopper_args& maps, const pf_ring& ring,
+                               const char* results, pf_u32 tiles, pf_u32 apart,
+                               int thread PF_EPILOGUE_REF) {
+  const pf_matmul_args& q = maps.product;
+  pf_chunk_after after[AHEAD][TOGETHER];
+  pf_u32 id = pf_block() / CLUSTER, parity = 0;
+  if (id >= tiles) return;
+  pf_hopper_tile tile = pf_hopper_where(q, id);
+  PF_UNROLL for (int d = 0; d < AHEAD; ++d)
+      pf_load_passes<WHOLE>(q, tile, d * TOGETHER, thread, after[d] PF_EPILOGUE_PASS);
+  for (;;) {
+    id += apart;
+    const bool more = id < tiles;
+    const pf_hopper_tile next = pf_hopper_where(q, more ? id : 0);
+    PF_NO_UNROLL for (int half = 0; half < 2; ++half) {
+      pf_mbarrier_wait(ring.ready(half), parity);
+      PF_NO_UNROLL for (int from = half * HALF_PASSES; from < (half + 1) * HALF_PASSES;
+                        from += ROUND) {
+        const bool ends = from + ROUND == PASSES;
+        pf_hopper_tile then = tile;
+        if (ends) then = next;
+        PF_UNROLL for (int d = 0; d < AHEAD; ++d) {
+          const int pass = d * TOGETHER;
+          pf_chunk_after now[TOGETHER];
+          PF_UNROLL for (int i = 0; i < TOGETHER; ++i) now[i] = after[d][i];
+          if (!ends || more)
+            pf_load_passes<WHOLE>(q, then, ends ? pass : from + ROUND + pass, thread,
+                                  after[d] PF_EPILOGUE_PASS);
+          pf_finish_passes<WHOLE>(results, q, tile, from + pass, thread, now PF_EPILOGUE_PASS);
+        }
+      }
+      pf_warp_barrier();
+      if (thread % PF_WARP == 0) pf_mbarrier_arrive(ring.taken(half));
+    }
+    if (!more) return;
+    tile = next;
+    parity ^= 1;
+  }
+}
+#endif
+
 PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps PF_EPILOGUE_ARGS) {
   const pf_matmul_args& q = maps.product;
   char* memory = pf_dynamic_shared();
@@ -278,7 +418,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_mbarrier_init(ring.full + s * 8, 1);
       pf_mbarrier_init(ring.emptied(s), GROUPS * 4 * CLUSTER);
     }
-    PF_UNROLL for (int g = 0; g < 2; ++g) pf_mbarrier_init(ring.over(g), 4);
+    PF_UNROLL for (int g = 0; g < (ASIDE ? 6 : 2); ++g) pf_mbarrier_init(ring.over(g), 4);
     pf_mbarriers_made();
   }
   pf_cluster_barrier();
@@ -288,7 +428,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
                        static_cast<pf_u32>(q.tiles_n) * batches,
                steps = static_cast<pf_u32>(maps.steps), apart = pf_blocks() / CLUSTER;
   if (group == 2) {
-    pf_registers_give<40>();
+    pf_registers_give<ASIDE ? 24 : 40>();
     if (warp == 8 && lane == 0) {
       pf_tensor_map_fetch(maps.a);
       pf_tensor_map_fetch(maps.b);
@@ -328,8 +468,18 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         }
       }
     }
+#if ASIDE
+  } else if (group == 3) {
+    pf_registers_take<152>();
+    if (q.m % TILE_M == 0 && q.n % TILE_N == 0)
+      pf_finish_tiles<true>(maps, ring, memory + STAGES * STAGE_BYTES, tiles, apart,
+                            thread - 3 * 128 PF_EPILOGUE_PASS);
+    else
+      pf_finish_tiles<false>(maps, ring, memory + STAGES * STAGE_BYTES, tiles, apart,
+                             thread - 3 * 128 PF_EPILOGUE_PASS);
+#endif
   } else {
-    pf_registers_take<232>();
+    pf_registers_take<ASIDE ? 168 : 232>();
     // A warp is through with a stage.
     const auto release = [&](pf_u32 stage) PF_INLINE {
       if (lane >= CLUSTER) return;
@@ -369,8 +519,16 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       bias.load(q, tile.t.col, lane);
       pf_multiply_wait<0>();
       release(last);
+#if ASIDE
+      pf_mbarrier_wait(ring.taken(group), turn ^ 1);
+      pf_hand_over(sums[0], bias, memory + STAGES * STAGE_BYTES + group * HALF_BYTES, maps, tile,
+                   warp % 4, lane PF_EPILOGUE_PASS);
+      pf_warp_barrier();
+      if (lane == 0) pf_mbarrier_arrive(ring.ready(group));
+#else
       pf_write(sums, bias, memory + STAGES * STAGE_BYTES + warp * OUT_WARP, maps, tile,
                tile.t.row + first * 64 + warp % 4 * 16, lane, half PF_EPILOGUE_PASS);
+#endif
     }
     if constexpr (STORED) {
       if (lane == 0) pf_stores_wait<0>();

@@ -6,7 +6,7 @@
 #include "registers_hopper.h"
 #include "tiles_lines.h"
 
-static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 256, "as the instructions below");
+static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 192 || TILE_N == 256, "as the instructions below");
 static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
 
 struct pf_tile_sums {
@@ -50,6 +50,13 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
 #define PF_WGMMA_FROM "%64, %65, p"
 #define PF_WGMMA_ROWS_FROM "{%64, %65, %66, %67}, %68"
 #define PF_WGMMA_TURN "%66, %67"
+#elif TILE_N == 192
+#define PF_WGMMA_ALL(R) PF_SUMS_8(R, 0), PF_SUMS_8(R, 8), PF_SUMS_8(R, 16)
+#define PF_WGMMA_SHAPE "m64n192"
+#define PF_WGMMA_TO PF_NUMBERS_96
+#define PF_WGMMA_FROM "%96, %97, p"
+#define PF_WGMMA_ROWS_FROM "{%96, %97, %98, %99}, %100"
+#define PF_WGMMA_TURN "%98, %99"
 #else
 #define PF_WGMMA_ALL(R) PF_SUMS_8(R, 0), PF_SUMS_8(R, 8), PF_SUMS_8(R, 16), PF_SUMS_8(R, 24)
 #define PF_WGMMA_SHAPE "m64n256"

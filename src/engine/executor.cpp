@@ -379,6 +379,41 @@ bool run_to_anchor(Group& g, Flush why) noexcept {
   return true;
 }
 
+namespace {
+
+// What one group has recorded becomes another's, which is empty.
+void move_window(Group& from, Group& to) {
+  to.device = from.device;
+  to.output_bytes = std::exchange(from.output_bytes, 0);
+  to.input_bytes = std::exchange(from.input_bytes, 0);
+  for (int i = 0; i < 2; ++i) move_phase(from.phases[i], to.phases[i]);
+  to.has_anchor = std::exchange(from.has_anchor, false);
+  to.takeover = std::move(from.takeover);
+  AnchorCall &a = from.anchor, &b = to.anchor;
+  if (to.has_anchor) {
+    b.kernel = a.kernel;
+    b.nouts = a.nouts;
+    b.ntensors = a.ntensors;
+    b.nattrs = a.nattrs;
+    b.reads_behind = a.reads_behind;
+    b.options = a.options;
+    std::move(a.tensors, a.tensors + a.ntensors, b.tensors);
+    std::copy_n(a.shapes, a.ntensors, b.shapes);
+    std::copy_n(a.attrs, a.nattrs, b.attrs);
+  }
+  each_written(to, [&](Storage& s) {
+    if (writes(from, s)) s.writer.store(&to, std::memory_order_release);
+  });
+  const auto is_read = [&](const Place& p) {
+    Group* it = &from;  // unless another thread has just made it many_readers()
+    if (p.storage) p.storage->reader.compare_exchange_strong(it, &to, std::memory_order_acq_rel);
+  };
+  for (const Phase& ph : to.phases) std::for_each_n(ph.inputs, ph.ninputs, is_read);
+  if (to.has_anchor) std::for_each_n(b.tensors, b.ntensors, is_read);
+}
+
+}  // namespace
+
 void set_aside(Group& g) {
   if (!g.aside) g.aside = new_group();
   Group& d = *g.aside;
@@ -387,34 +422,14 @@ void set_aside(Group& g) {
   std::lock_guard lock(d.mutex);
   d.capture = g.capture;
   std::copy(std::begin(g.streams), std::end(g.streams), std::begin(d.streams));
-  d.device = g.device;
-  d.output_bytes = std::exchange(g.output_bytes, 0);
-  d.input_bytes = std::exchange(g.input_bytes, 0);
-  for (int i = 0; i < 2; ++i) move_phase(g.phases[i], d.phases[i]);
-  d.has_anchor = std::exchange(g.has_anchor, false);
-  d.takeover = std::move(g.takeover);
-  const AnchorCall& from = g.anchor;
-  AnchorCall& to = d.anchor;
-  if (d.has_anchor) {
-    to.kernel = from.kernel;
-    to.nouts = from.nouts;
-    to.ntensors = from.ntensors;
-    to.nattrs = from.nattrs;
-    to.reads_behind = from.reads_behind;
-    to.options = from.options;
-    std::move(g.anchor.tensors, g.anchor.tensors + from.ntensors, to.tensors);
-    std::copy_n(from.shapes, from.ntensors, to.shapes);
-    std::copy_n(from.attrs, from.nattrs, to.attrs);
-  }
-  each_written(d, [&](Storage& s) {
-    if (writes(g, s)) s.writer.store(&d, std::memory_order_release);
-  });
-  const auto is_read = [&](const Place& p) {
-    Group* me = &g;  // unless another thread has just made it many_readers()
-    if (p.storage) p.storage->reader.compare_exchange_strong(me, &d, std::memory_order_acq_rel);
-  };
-  for (const Phase& ph : d.phases) std::for_each_n(ph.inputs, ph.ninputs, is_read);
-  if (d.has_anchor) std::for_each_n(to.tensors, to.ntensors, is_read);
+  move_window(g, d);
+}
+
+void bring_back(Group& g) {
+  g.since_aside = 0;
+  if (!g.empty()) run_group(g, Flush::CannotJoin);
+  std::lock_guard lock(g.aside->mutex);
+  if (!g.aside->empty()) move_window(*g.aside, g);
 }
 
 void read_aside(Group& g, std::span<const Tensor> ins) {

@@ -76,6 +76,8 @@ bool run_to_anchor(Group&, Flush why) noexcept;
 // What is recorded becomes the window that waits; what was set aside before runs. The group's mutex
 // is held.
 void set_aside(Group&);
+// What was set aside is what is recorded again; what was recorded meanwhile runs. The same.
+void bring_back(Group&);
 // A kernel that is about to be recorded reads these: those that the window aside writes stay
 // pending there and run before it, if the window can tell that they are needed. The same.
 void read_aside(Group&, std::span<const Tensor>);

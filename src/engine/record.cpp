@@ -223,6 +223,10 @@ bool holds_too_much(const Group& g) {
 void append(const Request& q, const TensorImpl* fresh, const char* op) {
   Group& g = current_group();
   bool foreign = false;
+  if (follows_aside(g, q.operands)) [[unlikely]] {
+    std::lock_guard lock(g.mutex);
+    bring_back(g);
+  }
   for (const Operand& o : q.operands) {
     if (!o.tensor) continue;
     Storage& s = *(*o.tensor)->storage;
@@ -257,7 +261,8 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) {
-    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) && better_later(g))
+    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) &&
+        (better_later(g) || follows_later(g)))
       set_aside(g);
     else
       run_group(g, why);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/backends.h"
 #include "core/kernel_numbers.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
@@ -407,6 +408,20 @@ bool better_later(const Group& g) {
                   p.storage->handles.load(std::memory_order_relaxed) > 0 &&
                   std::any_of(ph.inputs, ph.inputs + ph.ninputs,
                               [&](const Place& in) { return in.storage == p.storage; });
+         });
+}
+
+bool follows_later(const Group& g) {
+  constexpr size_t kWorthIt = size_t{1} << 20;  // bytes
+  const AnchorCall& a = g.anchor;
+  return g.has_anchor && a.kernel == &kernel<kernels::Matmul>() && g.phases[1].nnodes == 0 &&
+         !backend_of(g.device)->synchronous && a.tensors[0].storage->nbytes >= kWorthIt &&
+         a.tensors[0].storage->handles.load(std::memory_order_relaxed) > 0;
+}
+
+bool follows_aside(const Group& g, std::span<const Operand> operands) {
+  return g.aside && std::any_of(operands.begin(), operands.end(), [&g](const Operand& o) {
+           return o.tensor && writes(*g.aside, *(*o.tensor)->storage, kAnchor);
          });
 }
 

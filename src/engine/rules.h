@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "engine/engine.h"
 #include "engine/group.h"
 
 namespace pyflame::engine {
@@ -26,5 +27,10 @@ bool carry_cast(Group&, const Kernel& k, std::span<const Tensor> ins);
 // within, by a cast, and by then maybe by nobody else. `linear(norm(x))` holds the norm until
 // linear() has returned.
 bool better_later(const Group&);
+// The same of a product that nothing follows yet: between the gradient of a layer's input and the
+// activation's, which follows it, stand casts of the gradients of its weights.
+bool follows_later(const Group&);
+// Whether these read what the kernel of the window aside makes, so that they can follow it.
+bool follows_aside(const Group&, std::span<const Operand>);
 
 }  // namespace pyflame::engine

@@ -108,6 +108,7 @@ void multiply(const KernelArgs& args, Product p) {
     return;
   }
   if (from != ProductSource::Library && rows_product(args, p)) return;
+  if (from != ProductSource::Library && product_and_after(args, p)) return;
   if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
     if (from == ProductSource::Auto && !product_library_usable())

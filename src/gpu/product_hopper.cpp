@@ -10,12 +10,16 @@ namespace {
 
 struct MapTiling {
   int m, n, stages, cluster;
-  bool turns;
+  bool turns, aside = false;
   // Stages, results on their way, barriers.
   int64_t shared() const {
-    return int64_t{1} * (m + n) * 128 * stages + 8 * 2 * 16 * 128 + 16 * stages + 16;
+    return int64_t{1} * (m + n) * 128 * stages + (aside ? m * n * 2 : 8 * 2 * 16 * 128) +
+           16 * stages + (aside ? 48 : 16);
   }
+  int threads() const { return aside ? 4 * 128 : 3 * 128; }
 };
+// Tiles whose results a group of warps of its own finishes, for which the others do not wait.
+constexpr MapTiling kAside{128, 192, 4, 1, false, true};
 // The quicker of two tiles, in steps of the wide one's k as they were measured on an H100: all
 // write a wide tile's results together, and nothing is multiplied meanwhile; of the other one, half
 // of the warps multiply then, but read more.
@@ -29,7 +33,7 @@ bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTilin
   if (tile > 1 || (tile < 0 && 5 * blocks(p, 128, 128) < int64_t{2} * t.compute_units))
     return false;
   *s = tile == 0 || (tile < 0 && wide < turns) ? kWide : kTurns;
-  return t.max_shared >= size_t(s->shared());
+  return true;
 }
 
 // Elements of a line of shared memory.
@@ -82,6 +86,7 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                 .value("TILE_K", line_of(p))
                 .value("STAGES", s.stages)
                 .value("TURNS", s.turns)
+                .value("ASIDE", s.aside)
                 .value("PF_MATRIX_UNIT", 2);
   if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
@@ -99,7 +104,7 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                                     int64_t{1} * args.traits().compute_units / s.cluster);
   args.launch(args.join("matmul_hopper.h", options, "pf_matmul_hopper",
                         {-1, p.batches() * p.m, p.n, together(p)}),
-              Grid(clusters * s.cluster), 3 * 128, size_t(s.shared()), q);
+              Grid(clusters * s.cluster), s.threads(), size_t(s.shared()), q);
 }
 
 bool usable(const Traits& t, const Product& p) {
@@ -115,7 +120,11 @@ bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_
   if (!usable(args.traits(), p) || p.ndim > 3 || (itemsize(p.dtype) != 2 && !(a_along && b_along)))
     return false;
   const int64_t steps = ceil_div(p.k, line_of(p));
-  if (!choose(args.traits(), p, steps, tile, &s)) return false;
+  if (tile == kAsideTile)
+    s = kAside;
+  else if (!choose(args.traits(), p, steps, tile, &s))
+    return false;
+  if (args.traits().max_shared < size_t(s.shared())) return false;
   const int dims = p.ndim > 1 ? 3 : p.ndim;
   const TensorView a = view_of(p, true, a_along, std::min(s.m, 128), tf32, dims),
                    b = view_of(p, false, b_along, s.n / 2, tf32, dims);
@@ -138,7 +147,9 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
     return false;
   const int64_t line = line_of(p), taps = conv.taps[1] * conv.taps[2],
                 runs = ceil_div(conv.channels, line);
-  if (!choose(args.traits(), p, taps * runs, -1, &s)) return false;
+  if (!choose(args.traits(), p, taps * runs, -1, &s) ||
+      args.traits().max_shared < size_t(s.shared()))
+    return false;
   WindowView a;
   a.data = conv.gathered;
   a.dtype = p.dtype;

@@ -243,6 +243,7 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
             b = operand >= 2 ? operand - 2 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
   if (!gathered && product_by_maps(args, p, tile, a != 0, b != 0, tf32)) return true;
+  if (tile == kAsideTile) return false;
   Tiling s;
   if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
     return false;
@@ -331,6 +332,12 @@ bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& c
   }
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
+}
+
+bool product_and_after(const KernelArgs& args, const Product& p) {
+  return args.around && args.around->after.program && itemsize(p.dtype) == 2 &&
+         itemsize(p.out) == 2 && blocks(p, 128, 192) >= args.traits().compute_units &&
+         tiles(args, p, kAsideTile);
 }
 
 bool own_product(const KernelArgs& args, const Product& p, int tile) {

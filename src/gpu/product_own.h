@@ -20,6 +20,9 @@ inline int together(const Product& p) {
   return itemsize(p.out) == 2 && p.n % 8 == 0 ? 8 : 1;
 }
 
+// One more tile than own_product() has: that of product_and_after().
+inline constexpr int kAsideTile = kOwnTiles;
+
 // By kernels/matmul_hopper.h, for operands along k or across; false where it is no product for
 // that. `tile`: as of own_product().
 bool product_by_maps(const KernelArgs&, const Product&, int tile, bool a_along, bool b_along,

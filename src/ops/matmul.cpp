@@ -26,14 +26,12 @@ namespace pyflame {
 namespace {
 
 // Whether the gradient of `a`, an activation's result, had better be made last of a product's: then
-// the gradient of the activation follows the product that makes it, in one launch. A large one
-// is better made on the way to the sum over its rows, and on the CPU nothing is won.
+// the gradient of the activation follows the product that makes it, in one launch. On the CPU
+// nothing is won: there it is better made on the way to the sum over its rows.
 bool gradient_last(const Tensor& a) {
-  constexpr int64_t kSmall = 256 << 10;  // bytes
   static constexpr const char* kActivations[] = {"relu", "gelu",       "silu",   "tanh",
                                                  "elu",  "leaky_relu", "sigmoid"};
-  if (a->storage->device.is_cpu() || numel(a->shape) * int64_t(itemsize(a->dtype)) > kSmall)
-    return false;
+  if (a->storage->device.is_cpu()) return false;
   const Ref<autograd::Node> made = autograd::grad_fn(a);
   return made && std::any_of(std::begin(kActivations), std::end(kActivations),
                              [&](const char* n) { return std::string_view(made->name) == n; });

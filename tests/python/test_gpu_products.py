@@ -49,7 +49,11 @@ def units(folder):
             what = [options[n] for n in names if n in options]
             what += ["wgmma"] * (options.get("WARP_M", "16") == "16")
             what += (
-                [{"0": "maps", "1": "maps in turns"}[options["TURNS"]]]
+                [
+                    "maps aside"
+                    if options.get("ASIDE") == "1"
+                    else "maps" + " in turns" * int(options["TURNS"])
+                ]
                 if "TURNS" in options
                 else []
             )
@@ -468,3 +472,56 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
     run(code, **environment(unit), **keep(tmp_path / "texts"))
     options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
     assert options and not any("-DROWS=" in o for o in options)
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F811
+    """On Hopper, with at least as many tiles as compute units: the bits of a product and a program by
+    themselves, where tiles lie within the matrix and where they do not, where rows are whole chunks and
+    where they are not; the product is kept or not, and has a bias or not; special values come through."""
+    run(
+        """
+        import pyflame.nn.functional as F
+        from pyflame import debug
+        rng = np.random.default_rng(5)
+        def parts(m, n, k, dtype, across):
+            make = lambda *shape: pf.tensor(rng.standard_normal(shape)).to(dtype).to("gpu")
+            x, w = make(m, k), make(k, n).t() if across else make(n, k)
+            return x, w, make(n), make(m, n)
+        def check(fn, *args):
+            got = fn(*args)
+            pf.synchronize()
+            with debug.eager():
+                want = fn(*args)
+            for g, w in zip(got, want):
+                g, w = g.cpu().float().numpy(), w.cpu().float().numpy()
+                assert np.array_equal(g, w, equal_nan=True), fn.__name__
+        def kept(x, w, b, o):
+            p = F.linear(x, w, b)
+            return p, F.gelu(p)
+        def unread(x, w, b, o):
+            return ((F.linear(x, w) * o).relu(),)
+        def slope(x, w, b, o):
+            leaf = o.clone().requires_grad_()
+            y = F.gelu(leaf)
+            pf.synchronize()
+            return pf.autograd.grad(y, leaf, F.linear(x, w))
+        for m, n, k, dtype, across in (
+            (256, 384, 136, pf.bfloat16, False), (384, 384, 72, pf.float16, True),
+            (200, 400, 136, pf.bfloat16, True), (130, 577, 136, pf.bfloat16, False),
+        ):
+            x, w, b, o = parts(m, n, k, dtype, across)
+            for fn in (kept, unread, slope):
+                check(fn, x, w, b, o)
+        x[3, 5], x[100, 1], w[7, 2], o[0, 0] = float("nan"), float("inf"), 1e4, float("-inf")
+        for fn in (kept, unread, slope):
+            check(fn, x, w, b, o)
+        a, c = (pf.tensor(rng.standard_normal(s)).to(pf.bfloat16).to("gpu") for s in ((3, 128, 136), (3, 136, 200)))
+        check(lambda a, c: (a @ c + 1.0,), a, c)  # batches
+        """,
+        **environment("wgmma"),
+        **keep(tmp_path / "kept"),
+    )
+    found = units(tmp_path / "kept")
+    assert {"pf_bf16 wgmma maps aside", "pf_f16 wgmma maps aside"} <= found

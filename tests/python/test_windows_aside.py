@@ -235,3 +235,77 @@ def test_a_gradient_in_16_bits_is_widened_by_the_norm_that_it_goes_to(parts):
         same(got, want)
     said = str(pf.explain(step))
     assert "cast -> [layer_norm_backward]" in said
+
+
+BEHIND = pytest.mark.skipif(
+    DEVICE in ("cpu", "paranoid"), reason="of devices that run behind the host"
+)
+
+
+@pytest.fixture
+def layers():
+    pf.manual_seed(1)
+    wide = nn.Sequential(nn.Linear(24, 1040), nn.GELU(), nn.Linear(1040, 24)).to(DEVICE)
+    return wide, pf.randn(520, 24, device=DEVICE), pf.randn(520, 24, device=DEVICE)
+
+
+@BEHIND
+def test_the_gradient_of_an_activation_follows_the_product_behind_casts(layers):
+    """Between the product and what follows it casts of the weights' gradients are recorded."""
+    model, x, g = layers
+
+    def step():
+        with lower():
+            y = model(x)
+        return pf.autograd.grad(y, list(model.parameters()), g.to(y.dtype))
+
+    want = at_once(step)
+    step()
+    with pf.explain() as report:
+        got = step()
+    assert "[matmul] -> gelu_backward" in str(report)
+    for a, b in zip(got, want):
+        same(a, b)
+
+
+@BEHIND
+@pytest.mark.parametrize("what", ["read", "written", "other shape", "dropped", "another product"])
+def test_what_happens_to_a_product_aside(layers, what):
+    _, x, _ = layers
+    w = pf.randn(24, 1040, device=DEVICE)
+    other = pf.randn(400, 700, device=DEVICE)
+
+    def step():
+        p = x.clone() @ w
+        side = other * 2  # too large to join
+        if what == "read":
+            return [p.sum(), side, p + 1]
+        if what == "written":
+            later = w.clone()
+            r = x @ later
+            side = side + 1
+            later.mul_(3)
+            return [p, r, side, later]
+        if what == "other shape":
+            return [p.t() * 2, side, p[3:5] + 1, p.reshape(-1)[7:] * 2]
+        if what == "dropped":
+            del p
+            return [side]
+        return [p @ w.t(), side, (p * 2) @ w.t()]
+
+    want = at_once(step)
+    for a, b in zip(step(), want):
+        same(a, b)
+
+
+@BEHIND
+def test_a_product_aside_that_fails_says_so(layers):
+    """The error of the product is that of what follows it."""
+    _, x, _ = layers
+    w = pf.randn(24, 1040, device=DEVICE)
+    p = x @ w
+    side = pf.randn(400, 700, device=DEVICE) * 2
+    with pf.debug.fault("kernel_launch", device=DEVICE), pytest.raises(pf.PyFlameError):
+        q = p + 1
+        q.sum().item()
+    same(side, at_once(lambda: side.clone()))
