@@ -272,7 +272,8 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], const pf_tile_bias& 
 }
 
 #if ASIDE
-// ---- results that a group of warps of its own finishes, while the others multiply the next tile --
+// ---- results that a group of warps of its own finishes, while the others multiply the next tile
+// --
 enum {
   WIDE_CHUNKS = TILE_N / OUT_CHUNK,
   ROW_CHUNKS = 128 % WIDE_CHUNKS == 0 ? WIDE_CHUNKS : 8,  // that neighbouring threads take
@@ -280,8 +281,8 @@ enum {
   ROW_PASSES = WIDE_CHUNKS / ROW_CHUNKS,
   HALF_PASSES = TILE_M / 2 / PASS_ROWS * ROW_PASSES,
   PASSES = 2 * HALF_PASSES,
-  TOGETHER = 2,                            // passes whose arithmetic is mixed
-  AHEAD = HALF_PASSES % 3 == 0 ? 3 : 2,    // so often are operands of so many under way
+  TOGETHER = 2,                          // passes whose arithmetic is mixed
+  AHEAD = HALF_PASSES % 3 == 0 ? 3 : 2,  // so often are operands of so many under way
   ROUND = TOGETHER * AHEAD,
   HALF_BYTES = TILE_M / 2 * TILE_N * int(OUT_SIZE),
 };
@@ -300,8 +301,8 @@ PF_DEVICE int pf_result_place(int row, int chunk) {
 }
 // A group's sums to its half.
 PF_DEVICE void pf_hand_over(const pf_tile_sums& sums, const pf_tile_bias& bias, char* half,
-                            const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile,
-                            int warp, int lane PF_EPILOGUE_REF) {
+                            const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile, int warp,
+                            int lane PF_EPILOGUE_REF) {
   PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) PF_UNROLL for (int h = 0; h < 2; ++h) {
     const int r = warp * 16 + lane / 4 + h * 8;
     pf_acc v[2] = {sums.c[j][h * 2] + bias.get(maps.product, j, 0),
@@ -356,10 +357,9 @@ PF_DEVICE void pf_finish_passes(const char* results, const pf_matmul_args& q,
     return;
   }
 #endif
-  PF_UNROLL for (int i = 0; i < TOGETHER; ++i)
-      pf_write_chunk<PF_OUT>(from[i], q, tile.t, tile.t.row + pf_pass_row(pass + i, thread),
-                             tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK,
-                             after[i] PF_EPILOGUE_PASS);
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i) pf_write_chunk<PF_OUT>(
+      from[i], q, tile.t, tile.t.row + pf_pass_row(pass + i, thread),
+      tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK, after[i] PF_EPILOGUE_PASS);
 }
 // The group that finishes: all tiles of this block.
 template <bool WHOLE>

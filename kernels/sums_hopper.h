@@ -6,7 +6,8 @@
 #include "registers_hopper.h"
 #include "tiles_lines.h"
 
-static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 192 || TILE_N == 256, "as the instructions below");
+static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 192 || TILE_N == 256,
+              "as the instructions below");
 static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
 
 struct pf_tile_sums {

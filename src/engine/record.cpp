@@ -261,8 +261,7 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) {
-    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) &&
-        (better_later(g) || follows_later(g)))
+    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) && (better_later(g) || follows_later(g)))
       set_aside(g);
     else
       run_group(g, why);

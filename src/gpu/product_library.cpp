@@ -100,10 +100,10 @@ void must(int status, const char* call) {
                                  std::to_string(status));
 }
 
-// Which of cuBLASLt's proposals does a product whose k is at most kFewSteps: the first one, but where
-// that makes several waves of tiles, the one of the smallest tiles. Its blocks write one tile while
-// they multiply the next; large tiles are written while nothing is multiplied, which of few steps
-// is a large part (docs/performance.md).
+// Which of cuBLASLt's proposals does a product whose k is at most kFewSteps: the first one, but
+// where that makes several waves of tiles, the one of the smallest tiles. Its blocks write one tile
+// while they multiply the next; large tiles are written while nothing is multiplied, which of few
+// steps is a large part (docs/performance.md).
 constexpr int64_t kFewSteps = 1024;
 constexpr int32_t kByTiles = -1;  // in place of a proposal
 size_t many_tiles(const std::vector<BlasHeuristic>& found) {
