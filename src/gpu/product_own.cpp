@@ -335,9 +335,10 @@ bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& c
 }
 
 bool product_and_after(const KernelArgs& args, const Product& p) {
+  constexpr int64_t kWide = 192;
   return args.around && args.around->after.program && itemsize(p.dtype) == 2 &&
-         itemsize(p.out) == 2 && blocks(p, 128, 192) >= args.traits().compute_units &&
-         tiles(args, p, kAsideTile);
+         itemsize(p.out) == 2 && blocks(p, 128, kWide) >= args.traits().compute_units &&
+         8 * kWide * ceil_div(p.n, kWide) <= 9 * p.n && tiles(args, p, kAsideTile);
 }
 
 bool own_product(const KernelArgs& args, const Product& p, int tile) {
