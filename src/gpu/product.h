@@ -96,9 +96,9 @@ inline constexpr int kMostProposals = 32;  // of a library, that are measured
 inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
-// With the program that follows it, whose work hides behind that of the next tiles
-// (kernels/matmul_hopper.h): quicker than a library's product and the program by itself. False
-// where there is no such program, or not enough tiles, and for what that kernel cannot read.
+// With the program that follows it and alone reads it, whose work hides behind that of the next
+// tiles (kernels/matmul_hopper.h): quicker than a library's product and the program by itself.
+// False where there is no such program, or not enough tiles, and for what that kernel cannot read.
 bool product_and_after(const KernelArgs&, const Product&);
 
 // A few rows times the rows of a matrix (a linear layer on one token): false for all others.
