@@ -10,6 +10,7 @@ for later processes. Results may differ in their last bits from one choice to an
 from __future__ import annotations
 
 import atexit
+import functools
 import warnings
 from contextlib import contextmanager
 
@@ -63,6 +64,11 @@ class TuningCache:
         elif before and not on:
             atexit.unregister(self._keep)
             self._keep()
+
+    def _measure(self, on) -> tuple[bool, int]:
+        """Whether it did until now, and how many candidates were timed so far."""
+        did, timed = (self._do(_MEASURE, on) or "0 0").split()
+        return did == "1", int(timed)
 
     def _keep(self):
         if self.timed:
@@ -178,15 +184,32 @@ def tune(exhaustive: bool | None = None):
     before = cache.exhaustive_search
     if exhaustive is not None:
         cache.enable_exhaustive_search(exhaustive)
-    cache._do(_MEASURE, 1)
+    measured_before, _ = cache._measure(True)
     try:
         yield cache
     finally:
-        cache._do(_MEASURE, 0)
+        cache._measure(measured_before)
         if exhaustive is not None:
             cache.enable_exhaustive_search(before)
         if len(cache):
             cache.save()
+
+
+def measured(function):
+    """Calls it as within :func:`tune`, and writes the file where something new was timed."""
+
+    @functools.wraps(function, updated=())
+    def called(*args, **kwargs):
+        did, timed = _cache._measure(True)
+        try:
+            result = function(*args, **kwargs)
+            _C.flush()
+            return result
+        finally:
+            if _cache._measure(did)[1] != timed:
+                _cache.save()
+
+    return called
 
 
 def command(args) -> int:

@@ -54,7 +54,7 @@ void bind_debug(nb::module_& m) {
           void* kernel = b->kernel_find(Tuning::kInfo.name);
           if (!kernel) return std::string();
           std::string room = text;
-          room.resize(size_t{1} << 20);
+          room.resize(size_t{1} << (command == 5 ? 20 : 12));
           pf_tensor t{};
           t.data = room.data();
           t.ndim = 1;

@@ -199,8 +199,8 @@ void tuning(const KernelArgs& a) {
   const auto room = static_cast<size_t>(a.tensor(at.text).shape[0]);
   std::ostringstream out;
   switch (a.i(number.command)) {
-    case 0:  // measure from now on, or not
-      on = a.i(number.value) != 0;
+    case 0:  // measure from now on, or not: whether it did, and how many were timed so far
+      out << on.exchange(a.i(number.value) != 0) << " " << t.timed;
       break;
     case 1:  // measure everything from now on, or not
       all = a.i(number.value) != 0;

@@ -451,6 +451,12 @@ def test_fast_numerics():
                 y = c(pf.ones(2, 13).bfloat16())
         m.compile(numerics="fast")
         assert same([m(pf.ones(2, 13).bfloat16()).float()], [y.float()])
+    layer = pf.nn.Linear(3, 2)  # of a class of our own
+    c = pf.compile(layer, numerics="fast", fullgraph=True, **CAPTURED)
+    for _ in range(4):
+        layer.zero_grad()
+        c(pf.ones(5, 3)).sum().backward()
+        assert same([layer.weight.grad], [pf.full((2, 3), 5.0)])
     with pytest.raises(pf.ValueError, match="numerics='quick'; expected 'exact' or 'fast'"):
         pf.compile(f, numerics="quick")
 

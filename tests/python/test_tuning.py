@@ -194,6 +194,50 @@ assert cache.timed == 0
 
 @standin.MARKS[0]
 @standin.MARKS[1]
+@pytest.mark.parametrize("mode", ["max-autotune", "max-autotune-no-cudagraphs"])
+def test_compiled_steps_that_measure(run, tmp_path, mode):
+    """Calls that Python runs measure; what the program does beside them does not, and the file has the choices."""
+    file = tmp_path / "choices.txt"
+    code = f"""
+model = pf.nn.Linear(40, 70).to("rocm")
+compiled = pf.compile(model, mode={mode!r})
+def step(n=70):
+    x_n = x[:n].clone()
+    model.weight.grad = None
+    out = compiled(x_n)
+    out.square().sum().backward()
+    return out.detach().cpu(), model.weight.grad.cpu()
+plain = (x @ x.t()).sum().item()
+assert cache.timed == 0
+first = step()
+timed, choices = cache.timed, len(cache)
+assert timed >= 1, cache
+for _ in range(4):
+    again = step()
+    assert all(pf.allclose(p, q, rtol=1e-5, atol=1e-5) for p, q in zip(first, again))
+print("choices", choices, len(cache))
+step(50)
+assert cache.timed > timed
+timed = cache.timed
+(x[:30] @ x.t()).sum().item()
+assert cache.timed == timed, "not what is outside"
+with pf.tune():
+    assert cache._measure(True) == (True, timed)
+    compiled(x[:50].clone()).sum().item()
+    assert cache._measure(True)[0], "what was asked for goes on behind it"
+assert not cache._measure(False)[0]
+"""
+    out = run(PRODUCT + code, PYFLAME_TUNING_FILE=file)
+    # The captured backward pass is measured where it is captured.
+    assert "choices 1 2" in out if mode == "max-autotune" else "choices 1 1" in out, out
+    assert "70x40" in file.read_text()
+    # A later process finds them: nothing is measured.
+    later = code.split("timed, choices")[0] + "print('timed', cache.timed)\n"
+    assert "timed 0" in run(PRODUCT + later, PYFLAME_TUNING_FILE=file)
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
 def test_the_fastest_is_chosen(run, tmp_path):
     run(
         PRODUCT

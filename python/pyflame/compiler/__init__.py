@@ -56,7 +56,7 @@ def compile(
     * ``mode="default"``: Python runs at every call, and what it records is fused as it always is. So
       numbers, branches and models may change as they like, and the result is `model` itself in all
       but its class.
-    * ``mode="reduce-overhead"`` (and "max-autotune"): the first call of each kind of arguments runs
+    * ``mode="reduce-overhead"``: the first call of each kind of arguments runs
       as always, the second is *captured*: each program and kernel, with its sizes, numbers and
       addresses; later calls launch these again and run no Python. Parameters, buffers and arguments
       are read where they are at each call. Steps of optimizers, schedulers and gradient scalers
@@ -64,6 +64,10 @@ def compile(
       on as they would have. Results lie in memory of their own. Any other Python number is taken to
       be constant: the third call, and every `options["verify_every"]`-th (1000), runs in Python and
       is compared; a number that has changed is a CaptureError, other changes are captured anew.
+
+    * ``mode="max-autotune"``, and "max-autotune-no-cudagraphs" of the first kind: the calls that Python
+      runs measure products, convolutions and attention that were not measured before (:func:`pf.tune`),
+      which takes seconds once; the choices stay, for later processes and for what is not compiled, too.
 
     A module may be compiled, to be trained with a loss and an optimizer outside, or a function: an
     inference, or a whole step with backward() and an optimizer in it.
@@ -105,6 +109,7 @@ def compile(
             f"pf.compile: got a {type(model).__name__}; expected a Module or a function"
         )
     captures = _captures(backend, mode, options)
+    measures = (mode or "").startswith("max-autotune")
     numerics = (options or {}).get("numerics", numerics)
     if numerics not in ("exact", "fast"):
         raise _C.ValueError(f"pf.compile: got numerics={numerics!r}; expected 'exact' or 'fast'")
@@ -116,19 +121,21 @@ def compile(
         "numerics": numerics,
         "verify_every": (options or {}).get("verify_every", 1000),
         "times": bool((options or {}).get("times")),
+        "measures": measures,
         "limit": recompile_limit,
     }
     from ..nn.module import Module
 
     region = _saves_less(options)
+    ways = [way for way, on in (("fast", numerics == "fast"), ("measured", measures)) if on]
     if isinstance(model, Module):
-        plain = _fast(model) if numerics == "fast" else None
+        plain = _each_call(model, ways) if ways else None
         step = _step(model, how) if captures else plain
         return __getattr__("OptimizedModule")(model, step, region)
     if region is not None:
         model = region(model)
     if not captures:
-        return _as_it_is(_fast(model) if numerics == "fast" else model)
+        return _as_it_is(_each_call(model, ways) if ways else model)
     step = _step(model, how)
 
     @functools.wraps(model)
@@ -167,12 +174,18 @@ def _saves_less(options):
     return recompute_cheap()
 
 
-def _fast(function):
-    from .captured import fast
+def _each_call(function, ways):
+    """Each call of it by these functions of captured.py."""
+    from . import captured
 
-    called = fast(function)
+    def wrapped(function):
+        for way in ways:
+            function = getattr(captured, way)(function)
+        return function
+
+    called = wrapped(function)
     called.report = lambda **_: _NOTHING
-    called.instead_of = lambda module: fast(module.forward)
+    called.instead_of = lambda module: wrapped(module.forward)
     return called
 
 

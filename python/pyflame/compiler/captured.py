@@ -22,6 +22,7 @@ from ..optim import optimizer as _optimizer
 from ..optim.adam import Adam
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
+from ..tuning import measured
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import guards, reports
 
@@ -351,8 +352,9 @@ class Step:
     """Calls a function, by its captures where there are."""
 
     def __init__(self, function, *, fullgraph=False, dynamic=None, numerics="exact",
-                 verify_every=1000, times=False, limit=None, modules=()):  # fmt: skip
+                 verify_every=1000, times=False, measures=False, limit=None, modules=()):  # fmt: skip
         self.numerics = numerics
+        self.measures = measures
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.calls(function)
         self.fullgraph = fullgraph
@@ -370,7 +372,10 @@ class Step:
 
     def calls(self, function):
         """This function from now on."""
+        self.seen = function  # what guards look through: a module's own class hides what wraps it
         self.function = fast(function) if self.numerics == "fast" else function
+        if self.measures:
+            self.function = measured(self.function)
 
     def instead_of(self, module):
         """What is to be the module's `forward`."""
@@ -498,9 +503,7 @@ class Step:
     # ---- capturing -----------------------------------------------------------------------------
 
     def _capture(self, variant, given, args, kwargs):
-        modules, optimizers, tensors = guards.reached(
-            self.function, (*self.modules, *variant.objects)
-        )
+        modules, optimizers, tensors = guards.reached(self.seen, (*self.modules, *variant.objects))
         structure = guards.Structure(modules)
         if (hooked := structure.hooked()) is not None or _module._any_call_hooks:
             where = type(hooked).__name__ if hooked is not None else "every module"
@@ -514,7 +517,7 @@ class Step:
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
         gradients = {p: p.grad for p in begins_with}
 
-        state = guards.State(self.function, (*self.modules, *variant.objects))
+        state = guards.State(self.seen, (*self.modules, *variant.objects))
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
         capture.moves = variant.moves
         recording = Recording(capture)
@@ -597,7 +600,8 @@ class Step:
         variant.leaves = leaves
         inputs_and_leaves = [*inputs, *leaves]
         # Kept, for the caller's own backward pass behind this call.
-        found = grad(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        run = measured(grad) if self.measures else grad
+        found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
         variant.gives = [g is not None for g in found]
         capture.close_stage([g for g in found if g is not None])
 
