@@ -447,6 +447,10 @@ Grads FunctionNode::apply(const Grads& grads) {
   return fn_({*this, full});
 }
 
+void take_gates(const Tensor& result, bool (*takes)(const Tensor&)) {
+  if (auto* f = dynamic_cast<FunctionNode*>(grad_fn(result).get())) f->takes_gate = takes;
+}
+
 void FunctionNode::release() {
   if (saved_.empty()) return;  // nothing to free: it may run again
   for (Saved& s : saved_) s.reset();

@@ -36,6 +36,16 @@ struct PackedNode final : Node {
   Edge history;  // of an input
 };
 
+// A node whose only input has the gradient of its result where that is above 0 (or NaN), and 0
+// elsewhere: a relu. What made its input may know where that is and take the result's gradient as
+// it is, which saves a pass over memory.
+struct Gate {
+  virtual bool is_gate() const = 0;  // AutogradError where apply() would raise one
+
+ protected:
+  ~Gate() = default;
+};
+
 // A node whose gradient is a function over saved tensors.
 class FunctionNode final : public Node, public Redoable {
  public:
@@ -50,6 +60,10 @@ class FunctionNode final : public Node, public Redoable {
   void describe(std::span<const Tensor> outputs);
   std::function<Tensor()> again(DType) const override { return redo; }
   std::function<Tensor()> redo;  // see redo_by
+  // Whether such a gradient of its result may come through a gate as if that were open; then it is
+  // `gated` while it is applied. Null: never.
+  bool (*takes_gate)(const Tensor& g) = nullptr;
+  bool gated = false;
 
  private:
   struct Result {
@@ -61,6 +75,9 @@ class FunctionNode final : public Node, public Redoable {
   BackwardFn fn_;
   std::vector<Result> shapes_;
 };
+
+// Of the node of a fresh result, if it has one: FunctionNode::takes_gate.
+void take_gates(const Tensor& result, bool (*takes)(const Tensor& g));
 
 // The history of a base after an in-place write to a view of it.
 struct CopySlices final : Node {

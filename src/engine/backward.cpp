@@ -19,6 +19,8 @@ namespace pyflame {
 
 using autograd::Accumulate;
 using autograd::Edge;
+using autograd::FunctionNode;
+using autograd::Gate;
 using autograd::Grads;
 using autograd::Node;
 using autograd::Place;
@@ -28,6 +30,7 @@ namespace {
 struct Waiting {
   Ref<Node> node;
   Grads grads;
+  Ref<Node> gate;  // that the only gradient has passed as if it were open
 };
 
 class Pass;
@@ -177,14 +180,42 @@ class Pass {
       heap_.emplace(e.node->sequence, e.node.get());
     }
     if (w.grads.size() <= e.input) w.grads.resize(e.input + 1);
-    Tensor& slot = w.grads[e.input];
     GradMode mode(mode_);
+    close_gate(w);
+    Tensor& slot = w.grads[e.input];
     slot = slot.defined() ? operations::add(slot, g) : std::move(g);
+  }
+
+  // The node that the gradient of this gate may go to as it is; null: it has to be applied. Nobody
+  // else gives that node a gradient before its turn comes, or close_gate() is called.
+  FunctionNode* behind_gate(const Node& n, const Grads& grads) const {
+    if (n.next.size() != 1 || grads.size() != 1 || !grads[0].defined()) return nullptr;
+    auto* to = dynamic_cast<FunctionNode*>(n.next[0].node.get());
+    if (!to || !to->takes_gate || mode_ || n.extras || !to->hooks.empty() || to->extras ||
+        waiting_.count(to) || captures_.count(to) || (restricted_ && !leads_.count(to)) ||
+        sparse_parts(grads[0]) || hiding() || detect_anomaly() || !to->takes_gate(grads[0]))
+      return nullptr;
+    const auto* gate = dynamic_cast<const Gate*>(&n);
+    return gate && gate->is_gate() ? to : nullptr;
+  }
+  void finish(Node& n) const {
+    if (retain_graph_) return;
+    n.release();
+    n.released = true;
+  }
+  // What has passed a gate as if it were open is made what it should be.
+  void close_gate(Waiting& w) const {
+    if (!w.gate) return;
+    const Ref<Node> gate = std::move(w.gate);
+    w.gate = {};
+    w.grads = gate->apply(w.grads);
+    finish(*gate);
   }
 
   void step(Waiting& w) {
     Node& n = *w.node;
     GradMode mode(mode_);
+    if (w.gate && (!n.hooks.empty() || n.extras)) close_gate(w);  // a hook has put them there
     if (several_devices()) [[unlikely]]
       bring_home(n, w);
     if (!n.hooks.empty()) run_hooks(n, w);
@@ -199,7 +230,18 @@ class Pass {
         if (g.defined() && sparse_parts(g)) [[unlikely]]
           g = operations::dense(g);
     if (n.extras) run_before(n, w.grads);
+    if (FunctionNode* to = behind_gate(n, w.grads)) {
+      deliver(n.next[0], std::move(w.grads[0]));
+      waiting_.find(to)->second.gate = w.node;
+      return;
+    }
+    auto* gated = w.gate ? static_cast<FunctionNode*>(&n) : nullptr;
+    if (gated) gated->gated = true;
     Grads out = n.apply(w.grads);
+    if (gated) {
+      gated->gated = false;
+      finish(*w.gate);
+    }
     if (n.overwrites && w.grads[0].defined()) {
       if (out.empty()) out.resize(1);
       out[0] = operations::zeros_like(w.grads[0]);
@@ -212,9 +254,8 @@ class Pass {
     if (detect_anomaly()) check_finite(n, out);
     if (accumulator) {
       if (n.extras) autograd::run_accumulated(n, accumulator->leaf());
-    } else if (!retain_graph_) {
-      n.release();
-      n.released = true;
+    } else {
+      finish(n);
     }
     for (size_t i = 0; i < n.next.size() && i < out.size(); ++i)
       deliver(n.next[i], std::move(out[i]));

@@ -520,6 +520,7 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       row<Flip>(by_mask<numbers<Flip>.dims>),
       row<CellMoments>(by_count<numbers<CellMoments>.batch>),
       row<CellSums>(by_count<numbers<CellMoments>.batch>),
+      row<GatedCellSums>(by_count<numbers<CellMoments>.batch>),
       row<PoolMax>(by_count<numbers<PoolMax>.outer>),
       row<PoolMaxValues>(by_count<numbers<PoolMax>.outer>),
       row<PoolMaxInput>(by_count<numbers<PoolMax>.outer>),

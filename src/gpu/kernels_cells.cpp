@@ -9,13 +9,14 @@
 //   cell_finish   chunks, and columns of a cell, to results
 //
 //   -DPF_T=    dtype
-//   -DPF_SUMS= 0: moments, 1: sums of g and of g * (x - mean)
-//   -DPF_V=    elements of one access: W where all is whole vectors, else 1
-//   -DPF_PAST= 1: larger than the caches
+//   -DPF_SUMS= 0: moments, 1: sums of g and of g * (x - mean), 2: where the relu in front of g
+//   passes -DPF_V=    elements of one access: W where all is whole vectors, else 1 -DPF_PAST= 1:
+//   larger than the caches
 #include "kernels/integers.h"
 
 struct pf_cells {
   const void *x, *g, *mean;  // the last two of sums
+  const void *scale, *bias;  // what the relu saw is bias + (x - mean) * scale
   void *first, *second;      // results
   void* partial;             // of chunks: [batch][chunks][columns] of two numbers
   pf_i64 batch, outer, cells, inner;
@@ -25,7 +26,7 @@ struct pf_cells {
   pf_u32 width;          // threads along that; of rows: of one cell
   pf_u32 runs;           // elements of a cell lie side by side
 };
-static_assert(sizeof(pf_cells) == 120, "as hosts fill it");
+static_assert(sizeof(pf_cells) == 136, "as hosts fill it");
 
 #ifdef PF_DEVICE_TEXT
 #include "kernels/axes.h"
@@ -59,8 +60,10 @@ struct pf_adding {
     shift = s;
     n = sum = product = C(0);
   }
-  PF_METHOD void add(C x, C g) {
-    const C d = x - shift, v = PF_SUMS ? g : d;
+  PF_METHOD void add(C x, C g, C scale, C bias) {
+    const C d = x - shift;
+    C v = PF_SUMS ? g : d;
+    if constexpr (PF_SUMS == 2) v = pf_dtype<T>::round(bias + d * scale) <= C(0) ? C(0) : g;
     sum += v;
     product = pf_fma(v, d, product);
   }
@@ -72,6 +75,10 @@ struct pf_adding {
   }
 };
 
+// Of a cell; what is not there is 0.
+PF_DEVICE C pf_of_cell(const void* p, pf_i64 cell, bool there) {
+  return there && p ? static_cast<const C*>(p)[cell] : C(0);
+}
 // W elements from `at` on, of which `count` are there.
 PF_DEVICE void pf_fetch(pf_vector<T, W>& v, const void* p, pf_i64 at, pf_i64 count) {
   if constexpr (PF_V > 1) {
@@ -133,7 +140,10 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
   pf_i64 i = v - o * run, at = ((batch * r.outer + o) * r.cells + cell) * r.inner + i * W;
   const pf_i64 far = width / run, near = width - far * run;  // from one vector to the next
   pf_adding a;
-  a.start(PF_SUMS && on ? static_cast<const C*>(r.mean)[batch * r.cells + cell] : C(0));
+  const pf_i64 mine_of = batch * r.cells + cell;
+  a.start(pf_of_cell(r.mean, mine_of, PF_SUMS && on));
+  const C scale = pf_of_cell(r.scale, mine_of, PF_SUMS == 2 && on),
+          bias = pf_of_cell(r.bias, mine_of, PF_SUMS == 2 && on);
   bool fresh = !PF_SUMS;
   for (; v < end; v += U * width) {
     pf_vector<T, W> x[U], g[U];
@@ -157,7 +167,7 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
     PF_UNROLL for (int u = 0; u < U; ++u) {
       if (count[u] <= 0) continue;
       PF_UNROLL for (int j = 0; j < W; ++j) if (PF_V > 1 || j < count[u])
-          a.add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0));
+          a.add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0), scale, bias);
       a.n += static_cast<C>(count[u]);
     }
   }
@@ -181,8 +191,11 @@ PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
   pf_adding a[W];
   // The cell of each column.
   pf_i64 of = PF_SUMS ? pf_quotient(first, r.inner) : 0, within = first - of * r.inner;
+  C scale[W], bias[W];
   PF_UNROLL for (int j = 0; j < W; ++j) {
-    a[j].start(PF_SUMS && j < left ? static_cast<const C*>(r.mean)[batch * r.cells + of] : C(0));
+    a[j].start(pf_of_cell(r.mean, batch * r.cells + of, PF_SUMS && j < left));
+    scale[j] = pf_of_cell(r.scale, batch * r.cells + of, PF_SUMS == 2 && j < left);
+    bias[j] = pf_of_cell(r.bias, batch * r.cells + of, PF_SUMS == 2 && j < left);
     if (++within == r.inner) {
       within = 0;
       ++of;
@@ -201,7 +214,8 @@ PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
     fresh = false;
     PF_UNROLL for (int u = 0; u < U; ++u) {
       if (k + u * height >= end) continue;
-      PF_UNROLL for (int j = 0; j < W; ++j) a[j].add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0));
+      PF_UNROLL for (int j = 0; j < W; ++j) a[j].add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0),
+                                                     scale[j], bias[j]);
       n += C(1);
     }
   }
@@ -269,7 +283,7 @@ using namespace kernels;
 constexpr int64_t kThreads = 256;  // PF_CELL_THREADS
 constexpr int64_t kUnits = 2048;   // blocks that keep a large GPU busy
 
-void run(const KernelArgs& a, pf_cells& r, DType t, bool sums) {
+void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
   constexpr auto number = numbers<CellMoments>;
   r.batch = a.i(number.batch);
   r.outer = a.i(number.outer);
@@ -331,7 +345,7 @@ void cell_moments(const KernelArgs& a) {
   r.x = a.data(at.x);
   r.first = a.data(at.mean);
   r.second = a.data(at.var);
-  run(a, r, a.dtype(at.x), false);
+  run(a, r, a.dtype(at.x), 0);
 }
 void cell_sums(const KernelArgs& a) {
   constexpr auto at = tensors<CellSums>;
@@ -341,13 +355,26 @@ void cell_sums(const KernelArgs& a) {
   r.mean = a.data(at.mean);
   r.first = a.data(at.sum);
   r.second = a.data(at.product);
-  run(a, r, a.dtype(at.x), true);
+  run(a, r, a.dtype(at.x), 1);
+}
+void gated_cell_sums(const KernelArgs& a) {
+  constexpr auto at = tensors<GatedCellSums>;
+  pf_cells r{};
+  r.x = a.data(at.x);
+  r.g = a.data(at.g);
+  r.mean = a.data(at.mean);
+  r.scale = a.data(at.scale);
+  r.bias = a.has(at.bias) ? a.data(at.bias) : nullptr;
+  r.first = a.data(at.sum);
+  r.second = a.data(at.product);
+  run(a, r, a.dtype(at.x), 2);
 }
 
 }  // namespace
 
 PF_GPU_KERNEL(CellMoments::kInfo, cell_moments)
 PF_GPU_KERNEL(CellSums::kInfo, cell_sums)
+PF_GPU_KERNEL(GatedCellSums::kInfo, gated_cell_sums)
 
 }  // namespace pyflame::gpu
 #endif

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <string>
 
+#include "core/backends.h"
 #include "engine/autograd.h"
+#include "engine/autograd_nodes.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
+#include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "table/kernels/cells.h"
@@ -84,6 +87,24 @@ Two sums(const Tensor& g, const Tensor& x, const Tensor& mean, const CellNumbers
       {.sum = r.first, .product = r.second, .g = packed_like(g, x), .x = x, .mean = mean}, cells,
       {.op = op});
   return r;
+}
+
+// The same of what passes the relu behind bias + (x - mean) * scale.
+Two gated_sums(const Tensor& g, const Tensor& x, const Tensor& mean, const Tensor& scale,
+               const Tensor& bias, const CellNumbers& cells, const char* op) {
+  Two r = fresh_two(x, mean->shape);
+  engine::call<kernels::GatedCellSums>({.sum = r.first,
+                                        .product = r.second,
+                                        .g = packed_like(g, x),
+                                        .x = x,
+                                        .mean = mean,
+                                        .scale = scale,
+                                        .bias = bias},
+                                       cells, {.op = op});
+  return r;
+}
+bool has_gated_sums(const Tensor& g) {
+  return backend_of(g->storage->device)->kernel_find(kernels::GatedCellSums::kInfo.name) != nullptr;
 }
 
 // Of [C] or [N, C]: beside the elements of x.
@@ -236,11 +257,20 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
   }
   if (!autograd::wanted({x, weight, bias})) return y;
   autograd::attach(
-      op, {y}, {x, weight, bias}, {Saved(x), Saved(weight), Saved(mean), Saved(rstd), Saved(scale)},
+      op, {y}, {x, weight, bias},
+      {Saved(x), Saved(weight), Saved(mean), Saved(rstd), Saved(scale), Saved(bias)},
       [own, eps, bias_type = dtype_or(bias), op](const Context& c) -> Grads {
         if (!c.grad().defined()) return Grads(3);
         const Tensor x = c.saved(0), w = c.saved(1), mean = c.saved(2), rstd = c.saved(3);
-        const Tensor scale = c.saved(4), g = c.grad();
+        const Tensor scale = c.saved(4);
+        const bool gated = c.node.gated;
+        const Tensor shifts = gated && c.saved(5).defined() ? widened(c.saved(5), x) : Tensor();
+        // Of a relu that the gradient has not passed, what it saw is
+        // sooner made again than read.
+        const auto passed = [&](const Tensor& g) {
+          return gated ? ops::relu_gradient(g, normalized(x, mean, scale, shifts)) : g;
+        };
+        const Tensor g = c.grad();
         if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w}))
           return composed(x, g, w, c.needs(2), bias_type, 0, eps, own ? Tensor() : mean,
@@ -248,7 +278,11 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         Grads r(3);
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
-          const Two s = sums(g, seen, contiguous(mean), by_channel(seen), op);
+          const CellNumbers cells = by_channel(seen);
+          const Two s = gated
+                            ? gated_sums(g, seen, contiguous(mean), contiguous(scale),
+                                         shifts.defined() ? contiguous(shifts) : shifts, cells, op)
+                            : sums(g, seen, contiguous(mean), cells, op);
           // All that is of channels reads the sums: it runs behind them, as one program.
           const Tensor dw = mul(s.second, rstd);
           if (c.needs(1)) r[1] = to(dw, w->dtype);
@@ -257,12 +291,13 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
             const Scalar share(-1.0 / static_cast<double>(x->numel / channels_of(x)));
             const Tensor shift = mul(mul(s.first, scale), share);
             const Tensor slope = mul(mul(mul(dw, rstd), scale), share);
-            r[0] = input_gradient(g, x, mean, scale, slope, shift);
+            r[0] = input_gradient(passed(g), x, mean, scale, slope, shift);
           }
         }
-        if (!own && c.needs(0)) r[0] = to(mul(widened(g, x), beside(scale, x)), x->dtype);
+        if (!own && c.needs(0)) r[0] = to(mul(widened(passed(g), x), beside(scale, x)), x->dtype);
         return r;
       });
+  autograd::take_gates(y, has_gated_sums);
   return y;
 }
 

@@ -177,7 +177,7 @@ bool wanted(std::span<const Operand> operands) {
 }
 
 // The gradient node of every row.
-struct PointwiseNode final : autograd::Node, autograd::Redoable {
+struct PointwiseNode final : autograd::Node, autograd::Redoable, autograd::Gate {
   const RowState* row;
   uint8_t nin = 0, first = 0;  // operands; where they begin in `next`
   uint8_t kept = 0;            // bit i: operand i is saved[i]
@@ -202,6 +202,9 @@ struct PointwiseNode final : autograd::Node, autograd::Redoable {
     result.each_owned(o);
   }
   std::function<Tensor()> again(DType type) const override;
+  bool is_gate() const override {
+    return row->id == op::relu && nin == 1 && first == 0 && result.get(*this).defined();
+  }
   static void* operator new(size_t);
   static void operator delete(void*);
 
@@ -602,6 +605,15 @@ DType with_attributes(OpId id, Rule rule, DType common, std::span<const Scalar>*
 }
 
 }  // namespace
+
+Tensor relu_gradient(const Tensor& g, const Tensor& result) {
+  const GradPlan& plan = row_state(op::relu).grad[0];
+  Operand operands[4] = {Scalar(0), Scalar(0), Scalar(0), Scalar(0)};
+  for (int k = 0; k < plan.n; ++k)
+    operands[k] = Operand(plan.source[k] == GradPlan::kG ? g : result);
+  return record(plan.row, g->shape, g->dtype, compute_type(g->dtype), g->storage->device,
+                {operands, static_cast<size_t>(plan.n)}, {});
+}
 
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
   if (!attrs.empty()) check_attributes(id, attrs);

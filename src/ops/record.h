@@ -34,6 +34,10 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
 Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                       std::span<const Scalar> attrs = {});
 
+// What relu's node makes of the gradient of a result, or of anything that is above 0 in the same
+// places.
+Tensor relu_gradient(const Tensor& g, const Tensor& result);
+
 // DTypeError for a bool beside a minus sign.
 void refuse_bools(const Operand& x, const Operand& y, const char* op);
 

@@ -507,3 +507,131 @@ def test_one_number_for_each_plane(space, outer):
             ((t[0] - t[3]).mul_(t[1]), (x - row) * a),
         ):
             np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=1e-5)
+
+
+def relu_gradients(x, w, b, g, *, training=True, inplace=False, hook=False, more=None, relu=F.relu):
+    """Gradients of relu(batch_norm(x)), and of what `more` makes of the norm besides."""
+    x, w, b = (t if t is None else t.detach().clone().requires_grad_() for t in (x, w, b))
+    c = x.shape[1]
+    wide = pf.float64 if x.dtype == pf.float64 else pf.float32
+    running = pf.zeros(c, dtype=wide), pf.ones(c, dtype=wide)
+    y = F.batch_norm(x, *running, w, b, training=training)
+    if hook:
+        y.register_hook(lambda g: None)  # sees the gradient behind the relu
+    other = None if more is None else more(y)
+    z = F.relu(y, inplace=True) if inplace else relu(y)
+    loss = (z * g).sum() if other is None else (z * g).sum() + other
+    return pf.autograd.grad(loss, [t for t in (x, w, b) if t is not None])
+
+
+def same_bits(a, b):
+    return all(
+        p.dtype == q.dtype
+        and np.array_equal(p.double().numpy(), q.double().numpy(), equal_nan=True)
+        for p, q in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float16, pf.float64], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (2, 8, 3, 5), (4, 16, 7, 7), (2, 3, 2, 3, 4), (2, 70, 1, 9)]
+)
+@pytest.mark.parametrize("lies", [lambda t: t, last], ids=["rows", "last"])
+def test_a_relu_behind_it_costs_no_pass(dtype, shape, lies):
+    """The norm's gradient leaves out what the relu does: the same bits as one behind the other, with a
+    residual, with NaN, infinities and zeros, without weights, in evaluation."""
+    pf.manual_seed(3)
+    x, g = lies(pf.randn(shape)).to(dtype), lies(pf.randn(shape)).to(dtype)
+    w, b = pf.randn(shape[1]), pf.randn(shape[1])
+    if dtype == pf.float64:
+        w, b = w.double(), b.double()
+    for how in ({}, {"inplace": True}, {"training": False}, {"more": lambda y: (y * y).sum()}):
+        assert same_bits(relu_gradients(x, w, b, g, **how),
+                         relu_gradients(x, w, b, g, hook=True, **how))  # fmt: skip
+    assert same_bits(relu_gradients(x, None, None, g), relu_gradients(x, None, None, g, hook=True))
+    dx, dw, db = relu_gradients(x, w, b, g)
+    x64, g64, w64, b64 = (t.double().numpy() for t in (x, g, w, b))
+    mean, var = moments(x64, 0)
+    y = normalized(x64, mean, var, w64, b64)
+    safe = np.abs(y) > 0.02  # rounded otherwise, others may be on the other side of 0
+    if safe.all():
+        want = gradients(x64, g64 * (y > 0), w64, 0)
+        for got, expected in zip((dx, dw, db), want):
+            check(got, expected, dtype, scale=np.abs(expected).max() + 1)
+    # A channel of equal values lies at its bias: at 0, above and below.
+    x[:, 0] = 1.5
+    for at in (0.0, -0.0, 1e-30, -1e-30, float("nan")):
+        b[0] = at
+        assert same_bits(relu_gradients(x, w, b, g), relu_gradients(x, w, b, g, hook=True))
+    x[0, 0] = float("nan")
+    g[0, 1] = float("inf")
+    x[0, 2] = 1e4
+    assert same_bits(relu_gradients(x, w, b, g), relu_gradients(x, w, b, g, hook=True))
+
+
+def test_gradients_beside_a_relu_behind_a_norm():
+    """Others that read the norm, before and behind the relu; hooks; second passes and second derivatives."""
+    pf.manual_seed(4)
+    x = pf.randn(4, 6, 5, 5, requires_grad=True)
+    norm = nn.BatchNorm2d(6)
+
+    def passes(f, **how):
+        norm.zero_grad()
+        x.grad = None
+        y = norm(x)
+        loss = f(y)
+        loss.backward(**how)
+        return x.grad.clone(), norm.weight.grad.clone(), norm.bias.grad.clone(), loss
+
+    apart = passes(lambda y: (y.clamp_min(0) * 2).sum() + y.square().sum())[:3]
+    for f in (
+        lambda y: (y.relu() * 2).sum() + y.square().sum(),
+        lambda y: y.square().sum() + (y.relu() * 2).sum(),
+        lambda y: y.relu().sum() + y.relu().sum() + y.square().sum(),
+    ):
+        for got, want in zip(passes(f), apart, strict=False):
+            assert pf.allclose(got, want, rtol=1e-5, atol=1e-5)
+    # The graph is kept, and freed.
+    got = passes(lambda y: (y.relu() * 3).sum(), retain_graph=True)
+    once = [t.clone() for t in got[:3]]
+    got[3].backward()
+    assert all(pf.equal(t, 2 * o) for t, o in zip((x.grad, norm.weight.grad, norm.bias.grad), once))
+    with pytest.raises(pf.AutogradError, match="already used and freed|was freed"):
+        got[3].backward()
+    # Of the norm itself, while it is on the way and where it ends there.
+    y = norm(x)
+    z = y.relu()
+    assert pf.equal(pf.autograd.grad(z.sum(), y, retain_graph=True)[0], (y > 0).float())
+    seen = []
+    y.register_hook(lambda g: seen.append(g))
+    y.retain_grad()
+    z.sum().backward()
+    assert pf.equal(seen[0], (y > 0).float()) and pf.equal(y.grad, seen[0])
+    # What was written since is an error, as without a norm.
+    z = norm(x).relu()
+    loss = z.sum()
+    with pf.no_grad():
+        z.add_(1)
+    with pytest.raises(pf.AutogradError, match="changed in place|modified"):
+        loss.backward()
+    gradcheck(lambda t: F.batch_norm(t, None, None, training=True).relu().square(),
+              np.random.default_rng(0).standard_normal((3, 2, 4)))  # fmt: skip
+
+
+def test_a_relu_behind_a_norm_runs_as_fewer_programs():
+    x = pf.randn(8, 16, 6, 6).bfloat16()
+    w, b, next_one = pf.ones(16), pf.zeros(16), pf.randn(4, 16, 3, 3).bfloat16()
+
+    def programs(hook):
+        def relu(y):
+            return F.conv2d(y.relu(), next_one)
+
+        for _ in range(2):
+            pf.synchronize()
+            pf.debug.reset_stats()
+            relu_gradients(x, w, b, pf.ones(()).bfloat16(), relu=relu, hook=hook)
+            pf.synchronize()
+        return pf.debug.stats()["programs"]
+
+    apart, joined = programs(True), programs(False)
+    assert joined == apart - (pf.get_device().type in ("rocm", "cuda")), (joined, apart)

@@ -33,5 +33,18 @@ struct CellSums {
   template <class T>
   using Numbers = CellMoments::Numbers<T>;
 };
+// The same of gradients behind a relu, of which those are 0 where bias + (x - mean) * scale,
+// rounded to the dtype of x, is not above 0 (or NaN). Backends may have none.
+struct GatedCellSums {
+  static constexpr KernelInfo kInfo{"gated_cell_sums", Anchor::Reduce, 2};
+  template <class T>
+  struct Tensors {
+    T sum, product;
+    T g, x, mean, scale;
+    T bias = {};  // 0 where it is missing; both as the mean
+  };
+  template <class T>
+  using Numbers = CellMoments::Numbers<T>;
+};
 
 }  // namespace pyflame::kernels
