@@ -130,8 +130,8 @@ PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i6
     }
   }
 }
-// The score of query i and key j from their product: scaled and masked. `slope` gets that of the
-// soft cap.
+// The score of query i and key j from their product: scaled and masked. `slope` gets that of what
+// is a function of it.
 PF_DEVICE C pf_score(const pf_attention& a, const pf_part& part, pf_i64 mask, pf_i64 i, pf_i64 j,
                      C product, C* slope = nullptr) {
   const C low = -pf_float<C>::infinity();
@@ -143,6 +143,12 @@ PF_DEVICE C pf_score(const pf_attention& a, const pf_part& part, pf_i64 mask, pf
     s = static_cast<C>(a.soft_cap) * t;
     if (slope) *slope = C(1) - t * t;
   }
+#ifdef PF_SCORE_TEXT
+  const float query = static_cast<float>(a.first_query + i),
+              key = static_cast<float>(a.first_key + j), x = static_cast<float>(s);
+  if (slope) *slope = static_cast<C>(pf_score_slope(a, x, part.b, part.h, query, key));
+  s = static_cast<C>(pf_score_value(a, x, part.b, part.h, query, key));
+#endif
   if constexpr (PF_HAS(PF_SLOPES)) {
     const pf_i64 d = i + part.shift - j;
     s -= static_cast<C>(part.slope) * static_cast<C>(d < 0 ? -d : d);

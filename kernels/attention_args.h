@@ -13,6 +13,7 @@
 #define PF_SEQUENCES 16  // of several lengths, one behind the other
 #define PF_PAGES 32      // keys and values of a sequence lie on pages
 #define PF_GROUPS 64     // gradients of keys and values are sums over neighbouring heads
+#define PF_SCORE 128     // a function of each score, as text before the kernel
 
 // One matrix for each head.
 struct pf_matrix {
@@ -20,6 +21,11 @@ struct pf_matrix {
   pf_i64 row, col;             // strides
   pf_i64 whole;                // 8 elements of a row may be read at once
   pf_i64 batch[PF_MAX_BATCH];  // strides
+};
+// Numbers that such a function looks up.
+struct pf_score_table {
+  const float* data;
+  pf_i64 size;
 };
 struct pf_attention {
   pf_matrix q, k, v, out, mask;
@@ -43,7 +49,9 @@ struct pf_attention {
   pf_i64 drawn_rows, drawn;         // rows of counters of a head, counters of one,
   pf_i64 threshold;                 // 16 bits from this on keep,
   double scale, soft_cap, keeping;  // and what is kept is multiplied with
+  pf_score_table table[4];
+  pf_i64 score_heads, first_query, first_key;  // matrices of a batch, positions of the first ones
 };
-static_assert(sizeof(pf_attention) == 1560, "as hosts fill it");
+static_assert(sizeof(pf_attention) == 1648, "as hosts fill it");
 
 #endif

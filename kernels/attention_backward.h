@@ -45,6 +45,8 @@ PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_part& part, pf
       ds[i][j] = outside ? C(0) : p[i][j] * (ds[i][j] - delta);
       if constexpr (!OF_SCORES) ds[i][j] *= static_cast<C>(a.scale);
       if constexpr (!OF_SCORES && PF_HAS(PF_SOFT_CAP)) ds[i][j] *= slope;
+      if constexpr (!OF_SCORES && PF_HAS(PF_SCORE))
+        ds[i][j] = p[i][j] == C(0) ? C(0) : ds[i][j] * slope;
       if constexpr (PF_HAS(PF_DROPOUT)) p[i][j] = kept ? p[i][j] * static_cast<C>(a.keeping) : C(0);
     }
   }

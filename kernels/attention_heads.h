@@ -46,13 +46,19 @@ struct pf_part {
   pf_u64 counter;  // of dropout, the first
   float slope;
   int sequence;
+  float b, h;  // batch and head, for a function of scores
 };
 PF_DEVICE pf_i64 pf_between(pf_i64 x, pf_i64 low, pf_i64 high) {
   x = x > high ? high : x;
   return x < low ? low : x;
 }
 PF_DEVICE pf_part pf_part_of(const pf_attention& a, pf_i64 head, int sequence) {
-  pf_part p = {0, 0, a.queries, a.keys, a.low, a.high, 0, head, 0, 0.0f, sequence};
+  pf_part p = {0, 0, a.queries, a.keys, a.low, a.high, 0, head, 0, 0.0f, sequence, 0.0f, 0.0f};
+  if constexpr (PF_HAS(PF_SCORE)) {
+    const pf_i64 b = pf_quotient(head, a.score_heads);
+    p.b = static_cast<float>(b);
+    p.h = static_cast<float>(head - b * a.score_heads);
+  }
   if constexpr (PF_HAS(PF_SEQUENCES)) {  // whatever these numbers are, rows lie within the tensors
     p.q0 = pf_between(a.starts_q[sequence], 0, a.queries);
     const pf_i64 left = a.queries - p.q0;
@@ -89,6 +95,12 @@ PF_DEVICE pf_i64 pf_row_of_key(const pf_attention& a, const pf_part& p, pf_i64 j
   const pf_i64 n = pf_quotient(j, a.page);
   const pf_i64 at = a.pages[p.sequence * a.pages_row + n];
   return pf_between(at, 0, pf_quotient(a.keys, a.page) - 1) * a.page + (j - n * a.page);
+}
+
+// Element `at` of a table: hosts have seen that it is there for all that are queries and keys.
+PF_DEVICE float pf_look_up(const pf_score_table& t, float at) {
+  const pf_i64 last = t.size - 1, n = at < 0.0f ? 0 : static_cast<pf_i64>(at);
+  return pf_global(t.data)[n < last ? n : last];
 }
 
 // What is drawn for queries i and i + 8, keys j, j + 1, j + 8 and j + 9 (i of [0, 8) of 16, j of

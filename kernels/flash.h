@@ -103,7 +103,7 @@ struct pf_flash_part : pf_part {
   }
 };
 
-// The score of a product, times log2(e); `slope` gets that of the soft cap.
+// The score of a product, times log2(e); `slope` gets that of what is a function of it.
 PF_DEVICE float pf_score_of(const pf_attention& a, const pf_part& part, int i, int j, float product,
                             float scale, float* slope) {
   float x = product * scale;
@@ -112,6 +112,12 @@ PF_DEVICE float pf_score_of(const pf_attention& a, const pf_part& part, int i, i
     x = t * static_cast<float>(a.soft_cap * PF_LOG2E);
     if (slope) *slope = pf_fma(-t, t, 1.0f);
   }
+#ifdef PF_SCORE_TEXT
+  const float query = static_cast<float>(a.first_query + i),
+              key = static_cast<float>(a.first_key + j);
+  if (slope) *slope = pf_score_slope(a, x, part.b, part.h, query, key);
+  x = pf_score_value(a, x, part.b, part.h, query, key) * static_cast<float>(PF_LOG2E);
+#endif
   if constexpr (PF_HAS(PF_SLOPES)) {
     const pf_i32 d = static_cast<pf_i32>(part.shift) + i - j;
     x = pf_fma(static_cast<float>(d < 0 ? d : -d), part.slope * static_cast<float>(PF_LOG2E), x);
@@ -119,7 +125,9 @@ PF_DEVICE float pf_score_of(const pf_attention& a, const pf_part& part, int i, i
   return x;
 }
 PF_DEVICE float pf_scale_of(const pf_attention& a) {
-  return static_cast<float>(PF_HAS(PF_SOFT_CAP) ? a.scale / a.soft_cap : a.scale * PF_LOG2E);
+  return static_cast<float>(PF_HAS(PF_SOFT_CAP) ? a.scale / a.soft_cap
+                            : PF_HAS(PF_SCORE)  ? a.scale
+                                                : a.scale * PF_LOG2E);
 }
 
 // Products of a strip become scores: scaled, masked, and -inf where there is no query or key.

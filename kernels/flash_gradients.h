@@ -14,7 +14,8 @@ PF_DEVICE float pf_delta_of(const pf_attention& a, const pf_flash_part& part, in
   return row < part.rows ? static_cast<const float*>(a.delta)[pf_lse_at(a, part, row)] : 0.0f;
 }
 // Whether gradients begin at products; where lanes have registers for it, also those that draw.
-#define PF_LATE PF_HAS(PF_FEW_REGISTERS ? PF_SOFT_CAP : PF_SOFT_CAP | PF_DROPOUT)
+#define PF_LATE \
+  PF_HAS(PF_FEW_REGISTERS ? PF_SOFT_CAP | PF_SCORE : PF_SOFT_CAP | PF_SCORE | PF_DROPOUT)
 
 // Products of a strip become scores, where those are all that gradients need: before dout v^T is
 // made, for registers are few. What needs more of a product is left as it is.
@@ -42,6 +43,7 @@ PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_flash_part& pa
       y = outside ? 0.0f : x * (y - delta(r, col));
     }
     if constexpr (PF_HAS(PF_SOFT_CAP) && !OF_SCORES) y *= slope;
+    if constexpr (PF_HAS(PF_SCORE) && !OF_SCORES) y = outside ? 0.0f : y * slope;
   };
   if constexpr (PF_LATE)
     pf_each_score<OWN_QUERIES>(a, part, mask, own, other, lane, s, ds, finish);

@@ -14,14 +14,15 @@
 #include "wgmma_hopper.h"
 
 static_assert(PF_OWN == 16 && PF_WARPS % 4 == 0 && D % 64 == 0, "as wgmma has it");
-static_assert((PF_FEATURES & ~(PF_WINDOW | PF_SLOPES | PF_DROPOUT | PF_GROUPS)) == 0,
-              "others have no text here");
+static_assert((PF_FEATURES & (PF_SEQUENCES | PF_PAGES)) == 0, "these have no text here");
 enum {
   GROUPS = PF_WARPS / 4,
   OWN_BYTES = BLOCK * D * 2,
   ALL_THREADS = THREADS + (PF_ALONE ? PF_WARP : 4 * PF_WARP),
   // Every score is looked at by itself; else only those of tiles that are not seen as a whole.
-  EACH_SCORE = PF_MASK != 0 || PF_HAS(PF_SLOPES),
+  EACH_SCORE = PF_MASK != 0 || PF_HAS(PF_SLOPES | PF_SOFT_CAP | PF_SCORE),
+  // Gradients need the slope of a score: both products of a step are waited for.
+  SLOPED = PF_HAS(PF_SOFT_CAP | PF_SCORE),
 };
 
 // Scores that are not seen become -inf, unscaled: rows of the strip are queries from `own` on and

@@ -12,6 +12,10 @@ PF_DEVICE float pf_weight_of(float x, float scale, float lse) {
 PF_DEVICE float pf_slope_of(float p, float dp, float delta, bool masked) {
   return masked && p == 0.0f ? 0.0f : p * (dp - delta);
 }
+// The same of a score that is a function of the product.
+PF_DEVICE float pf_slope_of(float p, float dp, float delta, float slope) {
+  return p == 0.0f ? 0.0f : p * (dp - delta) * slope;
+}
 
 #if PF_GIVES & 4
 // Of a lane's rows, the first of which is `own` of the head's: lse in powers of two, infinity where
@@ -94,24 +98,37 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_products_end();
     pf_start_products<D>(ds, g, ring.panels(1));
     pf_products_end();
-    pf_products_wait<1>();
+    pf_products_wait<SLOPED ? 0 : 1>();
     pf_hold(s);
     pf_hold(w);
     if (j < steps.end - 1) ring.release(0, before);  // what was added to dq is through, too
-    if constexpr (EACH_SCORE)
+    if constexpr (SLOPED) {
+      // Below.
+    } else if constexpr (EACH_SCORE)
       pf_score_strip<true>(a, part, mask, own, j * OTHER, lane, s);
     else if (masked)
       pf_hide<true>(part, own, j * OTHER, lane, s);
-    s.each(lane, [&](int r, int, float& x) PF_INLINE { x = pf_weight_of(x, by, lse[r]); });
+    if constexpr (!SLOPED)
+      s.each(lane, [&](int r, int, float& x) PF_INLINE { x = pf_weight_of(x, by, lse[r]); });
     pf_products_wait<0>();
     pf_hold(ds);
     ring.release(1);
     pf_dropped<true> drawn(a, part, own, j * OTHER);
-    s.each_with(lane, ds, [&](int r, int col, float& x, float& y) PF_INLINE {
+    const auto meet = [&](int r, int col, float& y) PF_INLINE {
       if constexpr (PF_HAS(PF_DROPOUT))
         y = drawn.keeps(s.row(r, lane), col) ? y * static_cast<float>(a.keeping) : 0.0f;
-      x = pf_slope_of(x, y, delta[r], masked);
-    });
+    };
+    if constexpr (SLOPED)
+      pf_each_score<true>(a, part, mask, own, j * OTHER, lane, s, ds,
+                          [&](int r, int col, float& x, float& y, float slope) PF_INLINE {
+                            meet(r, col, y);
+                            x = pf_slope_of(pf_weight_of(x, 1.0f, lse[r]), y, delta[r], slope);
+                          });
+    else
+      s.each_with(lane, ds, [&](int r, int col, float& x, float& y) PF_INLINE {
+        meet(r, col, y);
+        x = pf_slope_of(x, y, delta[r], masked);
+      });
     w = pf_weights<OWN, OTHER>(s, lane);
     pf_hold(w);
     pf_hold(dq);
@@ -198,7 +215,7 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_products_end();
     pf_start_products<D>(ds, v, ring.panels(1));
     pf_products_end();
-    pf_products_wait<1>();
+    pf_products_wait<SLOPED ? 0 : 1>();
     pf_hold(s);
     if constexpr (D == 64) pf_hold(p);
     pf_hold(w);
@@ -206,7 +223,39 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
       ring.release(0, before);
       ring.release(1, before);
     }
-    if constexpr (EACH_SCORE)
+    if constexpr (SLOPED) {
+      pf_hold(ds);
+      const pf_shared_at row = sums + ring.stage * SUMS_BYTES;
+      pf_dropped<false> drawn(a, part_of_n, own, i * OTHER);
+      pf_each_score<false>(
+          a, part_of_n, mask, own, i * OTHER, lane, s, ds,
+          [&](int r, int col, float& x, float& y, float slope) PF_INLINE {
+            float lse[2], delta[2];
+            pf_load_shared2(row + col / 2 * 8, lse);
+            pf_load_shared2(row + (OTHER * 4 + col / 2 * 8), delta);
+            float met = 1.0f;
+            if constexpr (PF_HAS(PF_DROPOUT))
+              met = drawn.keeps(s.row(r, lane), col) ? static_cast<float>(a.keeping) : 0.0f;
+            x = pf_weight_of(x, 1.0f, lse[col % 2]);
+            y = pf_slope_of(x, y * met, delta[col % 2], slope);
+            x *= met;
+          });
+      p = pf_weights<OWN, OTHER>(s, lane);
+      w = pf_weights<OWN, OTHER>(ds, lane);
+      pf_hold(p);
+      pf_hold(w);
+      pf_hold(dv);
+      pf_hold(dk);
+      pf_products_begin();
+      pf_start_results(dv, p, ring.panels(1));
+      pf_products_end();
+      pf_products_begin();
+      pf_start_results(dk, w, ring.panels(0));
+      pf_products_end();
+      before = ring.stage;
+      ring.next();
+      return;
+    } else if constexpr (EACH_SCORE)
       pf_score_strip<false>(a, part_of_n, mask, own, i * OTHER, lane, s);
     else if (masked)
       pf_hide<false>(part, own, i * OTHER, lane, s);

@@ -384,6 +384,19 @@ def attention(calls):
         if paged:
             options |= {"block_table": empty(4, 2, dtype=pf.int32), "page_size": 64}
         calls("attention", lambda: F.flash_attention(q, k, v, right=0, **options)[0])
+    table = empty(4, 1024, dtype=pf.float32)
+    functions = (  # what flex_attention makes of a score_mod, and what that looks up
+        ("(20 * tanh((s / 20)))", []), ("where((i >= j), (s + t0), -inf)", ["(h * 1024 + (i - j + 300))"]),
+        ("(gelu(s) * (1 + b) + t0 * exp(-abs(i - j)) + t1 % 3)", ["h * 1024 + i", "h * 1024 + j"]),
+    )  # fmt: skip
+    for dtype, depth, (text, at), masked in itertools.product(
+        (pf.float32, pf.float16, pf.bfloat16), (33, 64, 96, 128, 160), functions, (False, True)
+    ):
+        q, k, v = (empty(2, 4, 256, depth, dtype=dtype, grad=True) for _ in range(3))
+        score, tables = pf._C._define_score(text, at), [table] * len(at)
+        mask = empty(256, 256, dtype=pf.bool) if masked else None
+        calls("attention", lambda: pf.ops.get("_scored_attention")(
+            q, k, v, score, tables, mask, scale=0.1, right=10 if masked else -1)[0])  # fmt: skip
 
 
 def linear_algebra(calls):

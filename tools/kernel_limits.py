@@ -17,8 +17,9 @@ class Limit(NamedTuple):
     options: tuple = ()
 
 
-# Sums of features (kernels/attention_args.h) in which soft caps are.
-SOFT_CAPS = ("-DPF_FEATURES=(" + "|".join(str(n) for n in range(128) if n & 2) + ")",)
+# Sums of features (kernels/attention_args.h) in which soft caps or functions of scores are.
+SOFT_CAPS = ("-DPF_FEATURES=(" + "|".join(str(n) for n in range(256) if n & (2 | 128)) + ")",)
+SCORES = ("-DPF_FEATURES=(" + "|".join(str(n) for n in range(128, 256)) + ")",)
 
 LIMITS = [
     Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
@@ -34,6 +35,7 @@ LIMITS = [
     Limit("flash_.*", ("gfx11",), "spill", 336, "a cap's slope needs both products at once", SOFT_CAPS),
     Limit("flash_.*", ("gfx1",), "scratch", 24, "a word or two", SOFT_CAPS),
     Limit("flash_.*", ("gfx9",), "scratch", 32, "a word or two of 96 columns, and 160 and more", ("-DPF_D=(96|160|192)",)),
+    Limit("flash_.*", ("gfx", "sm"), "spill", 640, "a function of scores with exponentials and errors, beside both products", SCORES),
     Limit("flash_dmask", ("gfx11",), "spill", 8, "addresses of a mask, outside of the loop"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit(

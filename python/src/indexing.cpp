@@ -233,6 +233,12 @@ PyObject* tensor_subscript(PyObject* o, PyObject* key) {
                 "got an index for a 0-d tensor; expected none; use .item() to read its value");
       return wrap(apply_int(self, 0, to_int64(key, "an index"), 0));
     }
+    if (!is_tensor(key) && !PySlice_Check(key)) {  // what stands for positions, of a trace say
+      static PyObject* func =
+          check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), "__getitem__"));
+      PyObject* args[] = {o, key};
+      if (PyObject* r = ask_others(func, args, 2, nullptr)) return r;
+    }
     Indexed r = apply_key(self, key);
     if (!r.indices.empty()) return wrap(index(r.view, r.indices));
     if (r.view.impl() == self.impl()) r.view = view(self, self->shape.vec());

@@ -14,9 +14,10 @@
 
 #include "arguments.h"
 #include "ops/autocast.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise_text.h"
 #include "ops/record.h"
 #include "pyflame/random.h"
+#include "table/score.h"
 
 namespace pyflame::python {
 
@@ -740,6 +741,9 @@ void init_registry(nb::module_& m) {
         [](const std::string& name, const std::string& expression,
            const std::vector<std::pair<std::string, double>>& attrs,
            const std::string& doc) { ops::define_pointwise(name, expression, attrs, doc); });
+  m.def("_define_score", [](const std::string& value, const std::vector<std::string>& at) {
+    return table::define_score(value, at, ops::find_row, "flex_attention");
+  });
   m.def("_pointwise_rows", [] {
     nb::list rows;
     for (const ops::PointwiseRow& row : ops::pointwise_rows()) {

@@ -54,12 +54,13 @@ struct Job {
   const KernelArgs& args;
   DType dtype;
   int64_t mask, features, heads, d;
+  const KernelArgs::Before* before;  // a function of scores as text
   pf_flash_maps m{};
   Batch batch;
 
   Job(const KernelArgs& args_, const pf_attention& a, DType t, int64_t mask_, int64_t features_,
-      int64_t heads_)
-      : args(args_), dtype(t), mask(mask_), features(features_), heads(heads_) {
+      int64_t heads_, const KernelArgs::Before* before_)
+      : args(args_), dtype(t), mask(mask_), features(features_), heads(heads_), before(before_) {
     m.at = a;
     constexpr pf_i64 kNear = 1 << 30;  // positions are ints
     m.at.low = std::max(a.low, -kNear);
@@ -69,8 +70,8 @@ struct Job {
   // A matter of dtype, shape and features alone: the same numbers, however operands lie.
   bool serves() const {
     const pf_attention& a = m.at;
-    constexpr int64_t kMost = 1 << 30, kFeatures = PF_WINDOW | PF_SLOPES | PF_DROPOUT | PF_GROUPS;
-    return tensor_maps(args.traits()) && itemsize(dtype) == 2 && (features & ~kFeatures) == 0 &&
+    constexpr int64_t kMost = 1 << 30, kNone = PF_SEQUENCES | PF_PAGES;
+    return tensor_maps(args.traits()) && itemsize(dtype) == 2 && (features & kNone) == 0 &&
            std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
            a.queries > 0 && a.keys > 0 && a.scale > 0 && heads > 0 && heads < kMost &&
            std::max(a.queries, a.keys) < kMost;
@@ -148,16 +149,17 @@ struct Job {
     m.at.tiles = ceil_div(rows, s.block());
     const int64_t shared =
         own * s.block() * d * 2 + s.stages * (2 * s.other * d * 2 + sums) + 8 + s.stages * 4 * 8;
-    args.launch(args.compile(file, defines, entry), Grid(of * m.at.tiles), s.threads(),
-                static_cast<size_t>(shared), m);
+    const Function f =
+        before ? args.compile(file, defines, entry, *before) : args.compile(file, defines, entry);
+    args.launch(f, Grid(of * m.at.tiles), s.threads(), static_cast<size_t>(shared), m);
   }
 };
 
 }  // namespace
 
 bool attention_on_hopper(const KernelArgs& args, const pf_attention& a, DType t, int64_t mask,
-                         int64_t features, int64_t heads) {
-  Job j(args, a, t, mask, features, heads);
+                         int64_t features, int64_t heads, const KernelArgs::Before* before) {
+  Job j(args, a, t, mask, features, heads, before);
   if (!j.serves()) return false;
   const Shape& s = j.d == 64 ? kForward64 : kForward128;
   pf_attention& at = j.m.at;
@@ -174,8 +176,9 @@ bool attention_on_hopper(const KernelArgs& args, const pf_attention& a, DType t,
 }
 
 bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a, DType t,
-                                  int64_t mask, int64_t features, int64_t heads) {
-  Job j(args, a, t, mask, features, heads);
+                                  int64_t mask, int64_t features, int64_t heads,
+                                  const KernelArgs::Before* before) {
+  Job j(args, a, t, mask, features, heads, before);
   if (!j.serves()) return false;
   const Shape &queries = j.d == 64 ? kQueries64 : kQueries128,
               &keys = j.d == 64 ? kKeys64 : kKeys128;

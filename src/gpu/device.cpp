@@ -333,6 +333,23 @@ Function Device::program(const std::string& label, const Source& source,
   return keep(recipe_for(traits, label, source, defines));
 }
 
+Function Device::find_behind(std::string (*text)(int64_t), int64_t number, const char* file,
+                             const Defines& defines, const char* entry) {
+  std::string key(reinterpret_cast<const char*>(&text), sizeof text);
+  key.append(reinterpret_cast<const char*>(&number), sizeof number);
+  key.append(file).append(1, '\0').append(entry).append(1, '\0').append(defines.bytes());
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = behind_.find(key); it != behind_.end() && !it->second->module->failed())
+      return it->second;
+  }
+  const Source source{text(number) + "#include \"" + file + "\"\n", true, entry};
+  const Function f =
+      program(std::string(file) + " " + entry + " with a text before it", source, defines.str());
+  std::lock_guard lock(mutex_);
+  return behind_[key] = f;
+}
+
 Function Device::build(const std::string& label, const Source& source, const std::string& defines,
                        const char* entry) {
   const Recipe recipe = recipe_for(traits, label, source, defines);

@@ -163,6 +163,9 @@ class Device {
   Function group(const Source& source);
   // Any other text of ours.
   Function program(const std::string& label, const Source& source, const std::string& defines);
+  // As find(), behind a text that `number` stands for in this process.
+  Function find_behind(std::string (*text)(int64_t), int64_t number, const char* file,
+                       const Defines& defines, const char* entry);
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
@@ -195,6 +198,7 @@ class Device {
   std::unordered_map<std::string, Function>
       kept_;                                     // groups and epilogues, by what they are made of
   std::vector<std::unique_ptr<Module>> others_;  // of groups; that failed
+  std::unordered_map<std::string, Function> behind_;  // what find_behind() gave
   FoundKernels found_;
   std::vector<std::unique_ptr<Loaded>> failed_;  // whose pointers are still about
   std::mutex streams_mutex_;

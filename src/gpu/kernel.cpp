@@ -78,6 +78,10 @@ const Traits& KernelArgs::traits() const {
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
   return device.find(file, defines, entry);
 }
+Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry,
+                             const Before& before) const {
+  return device.find_behind(before.text, before.number, file, defines, entry);
+}
 Joined KernelArgs::join(const char* file, const Defines& defines, const char* entry,
                         const JoinedRows& rows) const {
   if (around) return join_programs(device, *around, file, defines, entry, rows);

@@ -176,6 +176,13 @@ struct KernelArgs {
   // The kernel `entry` of a text, built with these options: from this process, from the
   // disk cache, or by the run-time compiler, which may still be at it (builder.h).
   Function compile(const char* file, const Defines& defines, const char* entry) const;
+  // The same behind a text that only this process knows, by a number.
+  struct Before {
+    int64_t number;
+    std::string (*text)(int64_t number);
+  };
+  Function compile(const char* file, const Defines& defines, const char* entry,
+                   const Before& before) const;
   // Enqueues. Arguments are copied as they are: their types must be those of the entry
   // (pointers, int, long long as int64_t, float, double, structs of the same layout).
   template <class... A>

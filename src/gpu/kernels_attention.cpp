@@ -12,6 +12,7 @@
 #include "gpu/product.h"
 #include "kernels/attention_args.h"
 #include "table/kernels/attention.h"
+#include "table/score.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -69,12 +70,33 @@ Shape shape_of(const Traits& t, Pass pass, int64_t d) {
   return {16, 4, narrow ? 32 : 16, 0};
 }
 
+// The function of scores as text before a kernel, and its slope.
+std::string score_text(int64_t number) {
+  const table::ScoreFunction& f = table::score_function(number);
+  std::vector<std::string> names{"s", "b", "h", "i", "j"};
+  std::string looked_up;
+  for (size_t t = 0; t < f.at.size(); ++t) {
+    const std::string n = std::to_string(t);
+    looked_up += c_statements(f.at[t], "float", "at" + n, names) + "const float t" + n +
+                 " = pf_look_up(a.table[" + n + "], at" + n + ");\n";
+  }
+  for (size_t t = 0; t < f.at.size(); ++t) names.push_back("t" + std::to_string(t));
+  const auto function = [&](const char* name, const table::Expr& e) {
+    return std::string("PF_DEVICE float ") + name +
+           "(const pf_attention& a, float s, float b, float h, float i, float j) {\n" + looked_up +
+           c_statements(e, "float", "r", names) + "return r;\n}\n";
+  };
+  return "#include \"attention_heads.h\"\n#define PF_SCORE_TEXT\n" +
+         function("pf_score_value", f.value) + function("pf_score_slope", f.slope);
+}
+
 struct Job {
   pf_attention at{};
   Defines defines;
   DType dtype;
   int64_t kind;  // of the mask: PF_MASK
   int64_t features = 0;
+  KernelArgs::Before score{0, &score_text};
   int64_t heads = 1;  // with their sequences
   int64_t tile;       // queries or keys of one block
   int64_t width;      // columns of results of one block
@@ -145,6 +167,16 @@ struct Job {
         at.page = a.i(number.page);
       }
     }
+    if ((score.number = a.i(number.score)) != 0) {
+      features |= PF_SCORE;
+      const int tables[] = {in.table0, in.table1, in.table2, in.table3};
+      for (int t = 0; t < table::kScoreTables; ++t)
+        if (a.has(tables[t]))
+          at.table[t] = {static_cast<const float*>(a.data(tables[t])), numel(a.tensor(tables[t]))};
+      at.score_heads = a.i(number.score_heads);
+      at.first_query = a.i(number.first_query);
+      at.first_key = a.i(number.first_key);
+    }
     const double dropout = a.f(number.dropout);
     if (dropout <= 0) return;
     features |= PF_DROPOUT;
@@ -154,6 +186,11 @@ struct Job {
     at.drawn = (at.max_keys + 15) / 16 * 4;
     at.threshold = std::lround(dropout * 65536);
     at.keeping = at.threshold < 65536 ? 65536.0 / static_cast<double>(65536 - at.threshold) : 0;
+  }
+  const KernelArgs::Before* before() const { return score.number ? &score : nullptr; }
+  Function compile(const KernelArgs& a, const char* file, const Defines& d,
+                   const char* entry) const {
+    return before() ? a.compile(file, d, entry, score) : a.compile(file, d, entry);
   }
   // The gradient of a mask, in tiles of so many rows and columns of queries and keys.
   void launch_mask(const KernelArgs& a, Function f, int64_t rows, int64_t columns, int threads,
@@ -169,18 +206,18 @@ struct Job {
   void launch_flash_mask(const KernelArgs& a, const Shape& s, int64_t d) {
     const Traits& t = a.traits();
     const int64_t block = s.own * s.warps, own = t.amd && s.held ? 0 : block * d * 2;
-    Function f = a.compile("flash_mask.h",
-                           Defines()
-                               .type("PF_T", dtype)
-                               .value("PF_MASK", kind)
-                               .value("PF_FEATURES", features & ~PF_GROUPS)
-                               .value("PF_D", d)
-                               .value("PF_OWN", s.own)
-                               .value("PF_WARPS", s.warps)
-                               .value("PF_OTHER", s.other)
-                               .value("PF_HELD", s.held)
-                               .value("PF_MATRIX_UNIT", matrix_unit(t)),
-                           "flash_dmask");
+    Function f = compile(a, "flash_mask.h",
+                         Defines()
+                             .type("PF_T", dtype)
+                             .value("PF_MASK", kind)
+                             .value("PF_FEATURES", features & ~PF_GROUPS)
+                             .value("PF_D", d)
+                             .value("PF_OWN", s.own)
+                             .value("PF_WARPS", s.warps)
+                             .value("PF_OTHER", s.other)
+                             .value("PF_HELD", s.held)
+                             .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                         "flash_dmask");
     launch_mask(a, f, block, s.other, s.warps * t.warp,
                 std::max(2 * own + 4 * s.other * d, block * (s.other + 1) * 4));
   }
@@ -190,7 +227,7 @@ struct Job {
     at.tiles = ceil_div(rows, tile);
     at.chunks = std::max<int64_t>(1, ceil_div(columns, width));
     const int64_t blocks = of * at.tiles * at.chunks;
-    if (blocks > 0) a.launch(a.compile(file, defines, entry), Grid(blocks), kThreads, 0, at);
+    if (blocks > 0) a.launch(compile(a, file, defines, entry), Grid(blocks), kThreads, 0, at);
   }
 
   bool on_matrix_units(const KernelArgs& a) const {
@@ -236,19 +273,19 @@ struct Job {
                      : apart                 ? 2
                                              : 3;
          ; gives = 1) {
-      Function f = a.compile(file,
-                             Defines()
-                                 .type("PF_T", dtype)
-                                 .value("PF_MASK", kind)
-                                 .value("PF_FEATURES", features)
-                                 .value("PF_D", d)
-                                 .value("PF_OWN", s.own)
-                                 .value("PF_WARPS", s.warps)
-                                 .value("PF_OTHER", s.other)
-                                 .value("PF_HELD", s.held)
-                                 .value("PF_GIVES", gives)
-                                 .value("PF_MATRIX_UNIT", matrix_unit(t)),
-                             entry);
+      Function f = compile(a, file,
+                           Defines()
+                               .type("PF_T", dtype)
+                               .value("PF_MASK", kind)
+                               .value("PF_FEATURES", features)
+                               .value("PF_D", d)
+                               .value("PF_OWN", s.own)
+                               .value("PF_WARPS", s.warps)
+                               .value("PF_OTHER", s.other)
+                               .value("PF_HELD", s.held)
+                               .value("PF_GIVES", gives)
+                               .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                           entry);
       a.launch(f, Grid(blocks), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, block * d * 2)), at);
       if (gives != 2) break;
@@ -296,7 +333,7 @@ void served(const KernelArgs& a, const char* by) {
 }
 
 void by_ours(const KernelArgs& a, Job j) {
-  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
+  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads, j.before()))
     return served(a, "our kernels for Hopper");
   if (j.on_matrix_units(a)) {
     served(a, "our kernels on matrix units");
@@ -318,7 +355,7 @@ void sdpa(const KernelArgs& a) {
 void backward_by_ours(const KernelArgs& a, Job j) {
   constexpr auto at = tensors<SdpaBackward>;
   if (!a.has(at.dmask) &&
-      attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
+      attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads, j.before()))
     return served(a, "our kernels for Hopper");
   const bool mask = a.has(at.dmask);
   const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
@@ -333,11 +370,12 @@ void backward_by_ours(const KernelArgs& a, Job j) {
   const char* file = "attention_backward.h";
   if (rows > 0) {
     j.at.delta = a.workspace(static_cast<size_t>(rows) * sizeof(double));
-    a.launch(a.compile(file, j.defines, "sdpa_delta"), Grid(ceil_div(rows, kThreads / 16)),
+    a.launch(j.compile(a, file, j.defines, "sdpa_delta"), Grid(ceil_div(rows, kThreads / 16)),
              kThreads, 0, j.at, rows);
   }
   j.launch(a, file, "sdpa_dq", j.at.max_queries, j.at.depth, j.heads);
-  if (mask) j.launch_mask(a, a.compile(file, j.defines, "sdpa_dmask"), j.tile, j.tile, kThreads, 0);
+  if (mask)
+    j.launch_mask(a, j.compile(a, file, j.defines, "sdpa_dmask"), j.tile, j.tile, kThreads, 0);
   j.launch(a, file, "sdpa_dkv", j.at.max_keys, std::max(j.at.depth, j.at.depth_v),
            j.heads / j.at.group);
 }

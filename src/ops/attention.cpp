@@ -22,6 +22,7 @@
 #include "pyflame/random.h"
 #include "table/kernels/attention.h"
 #include "table/kernels/random.h"
+#include "table/score.h"
 
 namespace pyflame {
 namespace {
@@ -87,6 +88,8 @@ struct Attention {
   bool grouped = false;  // gradients of keys are summed over the last batch dimension at once
   Tensor slopes;         // float32 [..., H, 1 or sequences, 1]
   Sequences cut;
+  int64_t score = 0, score_heads = 1, first_query = 0, first_key = 0;  // table/score.h
+  std::array<Tensor, 4> tables;
   Scalar seed = int64_t{0}, offset = int64_t{0};
   // As it was when the forward pass was recorded, for both.
   AttentionLibrary library = attention_library();
@@ -106,7 +109,11 @@ struct Attention {
             .max_keys = cut.max_keys,
             .page = cut.page,
             .library = static_cast<int64_t>(library),
-            .repeats = int64_t{!fast && (repeats || deterministic())}};
+            .repeats = int64_t{!fast && (repeats || deterministic())},
+            .score = score,
+            .score_heads = score_heads,
+            .first_query = first_query,
+            .first_key = first_key};
   }
 };
 
@@ -232,7 +239,20 @@ void clear(const Tensor& t) {
 }
 
 // What is saved for the gradient, in this order.
-enum SavedAt { kQ, kK, kV, kMask, kOut, kLse, kSlopes, kStartsQ, kStartsK, kUsedK, kPages };
+enum SavedAt {
+  kQ,
+  kK,
+  kV,
+  kMask,
+  kOut,
+  kLse,
+  kSlopes,
+  kStartsQ,
+  kStartsK,
+  kUsedK,
+  kPages,
+  kTables
+};
 
 autograd::Grads fused_backward(const char* op, const autograd::Context& c, Attention a,
                                const Dims& batch) {
@@ -242,8 +262,12 @@ autograd::Grads fused_backward(const char* op, const autograd::Context& c, Atten
   a.slopes = c.saved(kSlopes);
   a.cut.starts_q = c.saved(kStartsQ), a.cut.starts_k = c.saved(kStartsK);
   a.cut.used_k = c.saved(kUsedK), a.cut.pages = c.saved(kPages);
+  for (size_t t = 0; t < a.tables.size(); ++t) a.tables[t] = c.saved(kTables + static_cast<int>(t));
   const bool cut = a.cut.starts_q.defined();
   if (grad_enabled()) {
+    PF_CHECK(a.score == 0, NotSupportedError, op,
+             "got a gradient of a gradient with a score_mod; expected first gradients only; pass "
+             "kernel_options={'BACKEND': 'OPERATIONS'}");
     PF_CHECK(!cut, ValueError, op,
              "got a gradient of a gradient with cu_seqlens; expected first gradients only; pad the "
              "sequences");
@@ -282,7 +306,11 @@ autograd::Grads fused_backward(const char* op, const autograd::Context& c, Atten
                                          .starts_q = a.cut.starts_q,
                                          .starts_k = a.cut.starts_k,
                                          .used_k = a.cut.used_k,
-                                         .pages = a.cut.pages},
+                                         .pages = a.cut.pages,
+                                         .table0 = a.tables[0],
+                                         .table1 = a.tables[1],
+                                         .table2 = a.tables[2],
+                                         .table3 = a.tables[3]},
                                         a.numbers(), {.inplace = cut ? 7u : 0u, .op = op});
   return {ops::sum_to(dq, q->shape), ops::sum_to(dk, k->shape), ops::sum_to(dv, v->shape), dmask};
 }
@@ -320,16 +348,22 @@ Tensor fused(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, 
                                  .starts_q = c.starts_q,
                                  .starts_k = c.starts_k,
                                  .used_k = c.used_k,
-                                 .pages = c.pages},
+                                 .pages = c.pages,
+                                 .table0 = a.tables[0],
+                                 .table1 = a.tables[1],
+                                 .table2 = a.tables[2],
+                                 .table3 = a.tables[3]},
                                 a.numbers(), {.inplace = cleared ? logs ? 5u : 1u : 0u, .op = op});
   if (!autograd::wanted({q, k, v, mask})) return out;
   using autograd::Saved;
   Attention kept = a;
   kept.slopes = kept.cut.starts_q = kept.cut.starts_k = kept.cut.used_k = kept.cut.pages = {};
+  kept.tables = {};
   autograd::attach(
       op, {out}, {q, k, v, mask},
       {Saved(q), Saved(k), Saved(v), Saved(mask), Saved(out, true), Saved(lse), Saved(a.slopes),
-       Saved(c.starts_q), Saved(c.starts_k), Saved(c.used_k), Saved(c.pages)},
+       Saved(c.starts_q), Saved(c.starts_k), Saved(c.used_k), Saved(c.pages), Saved(a.tables[0]),
+       Saved(a.tables[1]), Saved(a.tables[2]), Saved(a.tables[3])},
       [op, kept, batch](const autograd::Context& context) -> autograd::Grads {
         return fused_backward(op, context, kept, batch);
       });
@@ -589,6 +623,43 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
   return flash(query, key, value, mask, f);
 }
 
+// ---- a function of each score -------------------------------------------------------------------
+
+constexpr const char* kScored = "flex_attention";
+
+std::pair<Tensor, Tensor> scored_attention(const Tensor& query, const Tensor& key,
+                                           const Tensor& value, int64_t score,
+                                           const TensorList& tables, const Tensor& mask,
+                                           double scale, bool enable_gqa, int64_t left,
+                                           int64_t right, int64_t first_query, int64_t first_key) {
+  check(kScored, query, key, value, mask, 0);
+  const DeviceType on = query->device().type;
+  PF_CHECK((on == DeviceType::ROCm || on == DeviceType::CUDA) && query->dtype != DType::Float64 &&
+               !hiding(),
+           NotSupportedError, kScored, "got ", query->dtype, " on ", query->device(),
+           " with a function of scores in the kernel; expected a GPU's float32 or 16 bits, not "
+           "under vmap; use flex_attention, which takes operations there");
+  table::score_function(score);  // there is one
+  Flash f{{}, enable_gqa};
+  Attention& a = f.a;
+  a.scale = scale;
+  a.left = left, a.right = right;
+  a.score = score;
+  const int nq = query->shape.size();
+  a.score_heads = nq < 3 ? 1 : std::max<int64_t>(1, query->shape[nq - 3]);
+  a.first_query = first_query, a.first_key = first_key;
+  PF_CHECK(tables.size() <= a.tables.size(), ValueError, kScored, "got ", tables.size(),
+           " tables; expected at most ", a.tables.size(), "; join some");
+  for (size_t t = 0; t < tables.size(); ++t) {
+    PF_CHECK(tables[t]->dtype == DType::Float32 && tables[t]->numel > 0, DTypeError, kScored,
+             "got a table of ", tables[t]->dtype, " and shape ", tables[t]->shape,
+             "; expected float32 with an element or more; convert with .to(pf.float32)");
+    ops::check_same_device(query, tables[t], kScored);
+    a.tables[t] = contiguous(tables[t].detach());
+  }
+  return flash(query, key, value, mask, f);
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -634,6 +705,13 @@ const Family kAttention("attention", [](Family& f) {
        "that belong to no sequence are zeros; dense says that there are none, and they are not "
        "cleared first.",
        kFunctional});
+  f.op(&scored_attention,
+       {"_scored_attention(Tensor query, Tensor key, Tensor value, int score, Tensor[] tables, "
+        "Tensor? attn_mask=None, *, float scale=1.0, bool enable_gqa=False, int left=-1, int "
+        "right=-1, int first_query=0, int first_key=0) -> (Tensor output, Tensor lse)",
+        "flash_attention with a function of each score in a GPU's kernel: number `score` of "
+        "_C._define_score, with the float32 tables that it looks up.",
+        kSpecial});
 });
 
 }  // namespace

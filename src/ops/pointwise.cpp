@@ -50,21 +50,6 @@ Runtime& runtime() {
   return *r;
 }
 
-// Operations of the table that an expression may call.
-table::Function find_row(const std::string& name) {
-  for (OpId id = 1; id < kNumRows; ++id) {
-    const RowInfo& row = kRowTable[id];
-    if (name != row.name) continue;
-    if (row.rule != Rule::Float && row.rule != Rule::Arith && row.rule != Rule::Keep &&
-        row.rule != Rule::Test && row.rule != Rule::Compare)
-      return {};
-    table::Function f{&expression(id), row.arity, {}};
-    for (const auto& a : describe(id).attrs) f.attrs.push_back(a.second);
-    return f;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string number_text(double v) {
@@ -98,6 +83,20 @@ PointwiseRow describe(OpId id) {
   if (row.family != "internal") row.python = row.name;
   row.inplace = !row.python.empty() && info.rule != Rule::Test && info.rule != Rule::Select;
   return row;
+}
+
+table::Function find_row(const std::string& name) {
+  for (OpId id = 1; id < kNumRows; ++id) {
+    const RowInfo& row = kRowTable[id];
+    if (name != row.name) continue;
+    if (row.rule != Rule::Float && row.rule != Rule::Arith && row.rule != Rule::Keep &&
+        row.rule != Rule::Test && row.rule != Rule::Compare)
+      return {};
+    table::Function f{&expression(id), row.arity, {}};
+    for (const auto& a : describe(id).attrs) f.attrs.push_back(a.second);
+    return f;
+  }
+  return {};
 }
 
 std::string documentation(const PointwiseRow& row) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/pointwise.h"
+#include "table/parse.h"
 
 namespace pyflame::ops {
 
@@ -12,5 +13,7 @@ std::string documentation(const PointwiseRow&);  // sentence, formula, dtypes
 std::string number_text(double v);
 // Adds the function and method of a row made at run time to the registry.
 void register_runtime_row(OpId id, const PointwiseRow& row);
+// Operations of the table that an expression may call.
+table::Function find_row(const std::string& name);
 
 }  // namespace pyflame::ops

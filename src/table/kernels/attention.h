@@ -13,6 +13,10 @@
 // backend's does it where it can, 2: none does, 0: where one is quicker. `repeats`: gradients have
 // the same bits in every run.
 //
+// With `score` (table/score.h), where the backend's kernels take it, s is score_function(score) of
+// scale q k^T in place of the soft cap: of batch and head, which are the quotient and the remainder
+// of the matrix's number by score_heads, and of query first_query + i and key first_key + j.
+//
 // Dropout: a counter of the generator has 16 bits for each of two queries, i and i + 8, and four
 // keys, j, j + 1, j + 8 and j + 9: what a lane has of a tile. The weight of query i and key j,
 // counted in sequence b (0 where there are none), is kept where those in half j % 2 of word i / 8 %
@@ -38,16 +42,18 @@ struct Sdpa {
   struct Tensors {
     T out, lse, logs{};
     T q, k, v;
-    T mask{};                            // bool, or of q's dtype: what is added
-    T slopes{};                          // float32 [..., H, 1 or sequences, 1]
-    T starts_q{}, starts_k{}, used_k{};  // int32, contiguous
-    T pages{};                           // int32 [sequences, pages of one]
+    T mask{};                                  // bool, or of q's dtype: what is added
+    T slopes{};                                // float32 [..., H, 1 or sequences, 1]
+    T starts_q{}, starts_k{}, used_k{};        // int32, contiguous
+    T pages{};                                 // int32 [sequences, pages of one]
+    T table0{}, table1{}, table2{}, table3{};  // float32, contiguous: what `score` looks up
   };
   template <class T>
   struct Numbers {
     T seed{}, offset{};
     T scale, left, right, bottom_right, soft_cap, dropout, max_queries, max_keys, page;
     T library, repeats;
+    T score, score_heads, first_query, first_key;
   };
 };
 
@@ -61,6 +67,7 @@ struct SdpaBackward {
     T dq, dk, dv, dmask{};
     T q, k, v, out, lse, dout;
     T mask{}, slopes{}, starts_q{}, starts_k{}, used_k{}, pages{};
+    T table0{}, table1{}, table2{}, table3{};
   };
   template <class T>
   using Numbers = Sdpa::Numbers<T>;

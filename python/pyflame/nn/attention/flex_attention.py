@@ -1,9 +1,10 @@
 """torch.nn.attention.flex_attention: attention whose scores and masks are functions of one element.
 
 A mask alone runs in attention's own kernel: what lies between two diagonals (a triangle, a window) as
-such, any other mask some rows of queries at a time, of which only that mask is in memory. A score_mod
+such, any other mask some rows of queries at a time, of which only that mask is in memory. On a GPU a
+score_mod that is arithmetic of single numbers (score_text.py) becomes text of that kernel. Any other
 runs in operations, some rows at a time, which the backward pass computes again: memory stays linear in
-the length. Functions are called with all elements side by side where that is the same (is_pointwise),
+the length. There functions are called with all elements side by side where that is the same (is_pointwise),
 else through vmap; of the latter the backward pass needs what was computed, so scores are kept.
 """
 
@@ -25,6 +26,7 @@ from .block_mask import (
     or_masks,
     over_all,
 )
+from .score_text import kernel_score
 
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask",
@@ -36,7 +38,8 @@ _SCORES = 1 << 24  # scores that are in memory together
 
 
 class FlexKernelOptions(dict):
-    """Options of PyTorch's kernels; accepted, and without influence here."""
+    """Options of PyTorch's kernels, accepted and without influence here; but BACKEND="OPERATIONS" has no
+    kernel compute a score_mod."""
 
 
 class AuxRequest(NamedTuple):
@@ -94,7 +97,8 @@ def _check(query, key, value, score_mod, block_mask, enable_gqa):
 class _Rows:
     """Blocks of queries with the keys that they may see, some rows at a time."""
 
-    def __init__(self, query, key, block_mask):
+    def __init__(self, query, key, block_mask, gather=True):
+        self.gather = gather  # columns that lie apart; else all from the first to the last
         self.length, self.keys = query.shape[2], key.shape[2]
         self.mask = block_mask
         self.device = query.device
@@ -124,7 +128,7 @@ class _Rows:
         n = self.size[1]
         if not blocks:
             return slice(0, 0)
-        if blocks[-1] - blocks[0] + 1 == len(blocks):
+        if blocks[-1] - blocks[0] + 1 == len(blocks) or not self.gather:
             return slice(blocks[0] * n, min((blocks[-1] + 1) * n, self.keys))
         starts = _ops.tensor(blocks, device=self.device).unsqueeze(-1) * n
         return (starts + _ops.arange(n, device=self.device)).flatten()[: self._count(blocks)]
@@ -154,6 +158,26 @@ class _Rows:
 def _taken(t, columns):
     """Some rows of keys or values."""
     return t[:, :, columns] if isinstance(columns, slice) else t.index_select(2, columns)
+
+
+def _by_scored_kernel(query, key, value, block_mask, scale, enable_gqa, scored):
+    """(output, lse) with a score_mod that the kernel computes: (number, tables) of kernel_score()."""
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    if block_mask is None:
+        return _ops._scored_attention(query, key, value, *scored, **options)
+    if block_mask._band is not None:
+        left, right = block_mask._band
+        return _ops._scored_attention(query, key, value, *scored, left=left, right=right, **options)
+    rows, outs = _Rows(query, key, block_mask, gather=False), []
+    for first, end, columns in rows:
+        outs.append(
+            _ops._scored_attention(
+                query[:, :, first:end], _taken(key, columns), _taken(value, columns), *scored,
+                attn_mask=rows.allowed(first, end, columns), first_query=first,
+                first_key=columns.start, **options,
+            )
+        )  # fmt: skip
+    return tuple(_ops.cat(parts, 2) for parts in zip(*outs))
 
 
 def _by_kernel(query, key, value, block_mask, scale, enable_gqa):
@@ -246,7 +270,20 @@ def flex_attention(
     scale = 1 / math.sqrt(max(1, query.shape[-1])) if scale is None else scale
     wants = return_aux or AuxRequest(lse=return_lse)
     differentiable = _C.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    if score_mod is None and not wants.max_scores and not (wants.lse and differentiable):
+    by_kernel = not wants.max_scores and not (wants.lse and differentiable)
+    scored = None
+    if (
+        score_mod is not None
+        and by_kernel
+        and (kernel_options or {}).get("BACKEND") != "OPERATIONS"
+    ):
+        scored = kernel_score(score_mod, query, key.shape[2])
+    if scored is not None:
+        out, lse = _by_scored_kernel(
+            query, key, value, block_mask, scale, query.shape[1] != key.shape[1], scored
+        )
+        top = None
+    elif score_mod is None and by_kernel:
         out, lse = _by_kernel(query, key, value, block_mask, scale, query.shape[1] != key.shape[1])
         top = None
     else:
