@@ -1,7 +1,9 @@
 // cross_entropy of class indices over rows of logits, and its gradient. Each row is read once
 // forward (maximum and sum of exponentials kept together), read and written once backward; where
 // both are wanted at the same time (entropy_both), the second reading finds the row in shared
-// memory, or else in a cache. A group of threads a row.
+// memory, or else in a cache. A group of threads a row; where rows stay in shared memory blocks
+// stay, too, and a thread's vectors of the next row are on their way as soon as it has written the
+// gradient of the last one's.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
 //   -DPF_I=  dtype of the targets
@@ -12,6 +14,7 @@
 //   -DPF_KEEP=0|1     of entropy_both: the row stays in shared memory
 #include "cross_entropy_args.h"
 #include "index_error.h"
+#include "mma.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -23,6 +26,47 @@ constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: regist
 
 #define PF_ROW_THREADS 256
 #define PF_FINISH_THREADS 1024
+
+// A row in shared memory, of which each thread reads what it has asked for alone. The copies go on
+// beside it where there are such instructions (PF_MMA).
+struct pf_kept_row {
+  char* p;
+  // Vector c, from x.
+  PF_METHOD void ask(pf_i64 c, const char* x) const {
+    char* to = p + c * Vector::bytes;
+#ifdef PF_MMA
+    if constexpr (Vector::bytes == 16) {
+      pf_copy_async(pf_shared_address(to), x, 16);
+      return;
+    }
+#endif
+    Vector v;
+    v.template load<PF_PAST>(x);
+    pf_store_words<Vector::bytes, false>(to, v.w);
+  }
+  PF_METHOD void get(pf_i64 c, Vector& v) const {
+    const char* from = p + c * Vector::bytes;
+#ifdef PF_MMA
+    if constexpr (Vector::bytes == 16) {
+      pf_load_shared4(pf_shared_address(from), v.w);
+      return;
+    }
+#endif
+    pf_load_words<Vector::bytes, false>(from, v.w);
+  }
+  // The end of a round of copies; until all but the last AHEAD rounds have arrived.
+  static PF_METHOD void end() {
+#ifdef PF_MMA
+    pf_copies_end();
+#endif
+  }
+  template <int AHEAD>
+  static PF_METHOD void wait() {
+#ifdef PF_MMA
+    pf_copies_wait<AHEAD>();
+#endif
+  }
+};
 
 struct pf_row_class {
   pf_i64 at;  // -1: the row does not count
@@ -44,11 +88,11 @@ PF_DEVICE C pf_weight_sum(const pf_entropy& r) {
 struct pf_row_sums {
   C high, inverse;  // maximum, 1 / sum of exp(x - maximum)
 };
-// The loss of a row, and what it takes; all threads of the block take part. KEEP: the vectors that
-// a thread reads go to `kept`, too, where it finds them again.
+// The loss of a row, and what it takes; all threads of the block take part. KEEP: the row is on its
+// way to `kept`.
 template <bool KEEP>
 PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                      C (&room)[3][PF_MAX_WARPS], char* kept) {
+                                      C (&room)[3][PF_MAX_WARPS], pf_kept_row kept) {
   const C low = -pf_float<C>::infinity();
   const bool on = row < r.rows;
   const pf_i64 end = on ? r.vectors : 0, step = r.width;
@@ -82,36 +126,32 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
       }
     }
   };
-  const auto keep = [&](const Vector& v, pf_i64 c) PF_INLINE {
-    if constexpr (KEEP) pf_store_words<Vector::bytes, false>(pf_at<T>(kept, c * V), v.w);
-  };
-  // Few threads have room to keep their rows: each has the next round on its way, too.
   pf_i64 c = t;
-  Vector next[UNROLL];
-  const auto fetch = [&](pf_i64 from) PF_INLINE {
-    if (from + (UNROLL - 1) * step < end)
-      PF_UNROLL for (int u = 0; u < UNROLL; ++u) next[u].template load<KEEP && PF_PAST>(
-          pf_at<T>(x, (from + u * step) * V));
-  };
-  if constexpr (KEEP) fetch(c);
   for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
     Vector v[UNROLL];
-    if constexpr (!KEEP) fetch(c);
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u] = next[u];
-    if constexpr (KEEP) fetch(c + UNROLL * step);
+    if constexpr (KEEP) {  // as many ends as there are waits: rounds stay counted
+      kept.template wait<1>();
+      kept.end();
+    }
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) {
+      if constexpr (KEEP)
+        kept.get(c + u * step, v[u]);
+      else
+        v[u].template load<false>(pf_at<T>(x, (c + u * step) * V));
+    }
     C top = low;
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
         pf_most(top, v[u].get(j));
     raise(top);
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) {
-      keep(v[u], c + u * step);
-      add(v[u], c + u * step);
-    }
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) add(v[u], c + u * step);
   }
+  if constexpr (KEEP) kept.template wait<0>();
   for (; c < end; c += step) {
     Vector v;
-    v.template load<KEEP && PF_PAST>(pf_at<T>(x, c * V));
-    keep(v, c);
+    if constexpr (KEEP)
+      kept.get(c, v);
+    else
+      v.template load<false>(pf_at<T>(x, c * V));
     C top = low;
     PF_UNROLL for (int j = 0; j < V; ++j) top = pf_most(top, v.get(j));
     raise(top);
@@ -154,13 +194,13 @@ PF_DEVICE C pf_scale_of(const pf_entropy& r, pf_i64 row) {
   const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
   return pf_get_one<PF_L>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
 }
-// dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp. `kept` as
-// above.
+// dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp. KEEP: the row
+// is in `kept`, which then takes the row `after` (null: there is none).
 template <bool KEEP>
 PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                   C scale, pf_row_sums sums, const char* kept) {
+                                   C scale, pf_row_sums sums, pf_kept_row kept, const char* after) {
   const pf_i64 step = r.width;
-  const char* x = KEEP ? kept : pf_at<T>(r.x, row * r.vectors * V);
+  const char* x = pf_at<T>(r.x, row * r.vectors * V);
   char* dx = pf_at<T>(r.dx, row * r.vectors * V);
   const C e = static_cast<C>(r.smoothing);
   const C b = scale * (C(1) - e) * k.weight;
@@ -183,21 +223,28 @@ PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf
   };
   const auto load = [&](Vector& v, pf_i64 c) PF_INLINE {
     if constexpr (KEEP)
-      pf_load_words<Vector::bytes, false>(pf_at<T>(x, c * V), v.w);
+      kept.get(c, v);
     else
       v.template load<PF_PAST>(pf_at<T>(x, c * V));
+  };
+  const auto ask = [&](pf_i64 c) PF_INLINE {
+    if (KEEP && after) kept.ask(c, pf_at<T>(after, c * V));
   };
   pf_i64 c = t;
   for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
     Vector v[UNROLL];
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) load(v[q], c + q * step);
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) ask(c + q * step);
+    if constexpr (KEEP) kept.end();
   }
   for (; c < r.vectors; c += step) {
     Vector v;
     load(v, c);
     write(v, c);
+    ask(c);
   }
+  if constexpr (KEEP) kept.end();
 }
 
 // Which row a thread works on: groups of r.width threads.
@@ -208,7 +255,7 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
   const pf_i64 row = pf_row_of(r);
   const pf_row_class k = row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
-  pf_entropy_loss<false>(r, row, pf_thread() % r.width, k, room, nullptr);
+  pf_entropy_loss<false>(r, row, pf_thread() % r.width, k, room, {nullptr});
 }
 PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   // From the last row: those that the forward pass read last may still be in the caches.
@@ -216,7 +263,7 @@ PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   if (row < 0) return;
   const C* stats = static_cast<const C*>(r.stats) + 2 * row;
   pf_entropy_gradient<false>(r, row, pf_thread() % r.width, pf_class_of(r, row),
-                             pf_scale_of(r, row), {stats[0], stats[1]}, nullptr);
+                             pf_scale_of(r, row), {stats[0], stats[1]}, {nullptr}, nullptr);
 }
 PF_DEVICE void pf_entropy_both(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) {
   const pf_u32 t = pf_thread() % r.width;
@@ -224,14 +271,44 @@ PF_DEVICE void pf_entropy_both(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) 
   const bool on = row < r.rows;
   const pf_row_class k = on ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
   const C scale = on ? pf_scale_of(r, row) : C(0);  // read now, while there are other waits
-  char* kept =
-      PF_KEEP ? pf_dynamic_shared() + pf_thread() / r.width * r.vectors * Vector::bytes : nullptr;
-  const pf_row_sums sums = pf_entropy_loss<PF_KEEP>(r, row, t, k, room, kept);
-  if (on) pf_entropy_gradient<PF_KEEP>(r, row, t, k, scale, sums, kept);
+  const pf_row_sums sums = pf_entropy_loss<false>(r, row, t, k, room, {nullptr});
+  if (on) pf_entropy_gradient<false>(r, row, t, k, scale, sums, {nullptr}, nullptr);
+}
+// A block has a row after the other, all threads of it, which is UNROLL vectors of each at least.
+PF_DEVICE void pf_entropy_kept(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) {
+  const pf_u32 t = pf_thread();
+  const pf_i64 step = r.width;
+  const pf_kept_row kept = {pf_dynamic_shared()};
+  const auto logits = [&](pf_i64 row) PF_INLINE { return pf_at<T>(r.x, row * r.vectors * V); };
+  pf_i64 row = pf_block();
+  if (row >= r.rows) return;
+  const char* first = logits(row);
+  pf_i64 c = t;
+  for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u)
+        kept.ask(c + u * step, pf_at<T>(first, (c + u * step) * V));
+    kept.end();
+  }
+  for (; c < r.vectors; c += step) kept.ask(c, pf_at<T>(first, c * V));
+  kept.end();
+  pf_row_class k = pf_class_of(r, row);
+  while (row < r.rows) {
+    const C scale = pf_scale_of(r, row);
+    const pf_row_sums sums = pf_entropy_loss<true>(r, row, t, k, room, kept);
+    const pf_i64 after = row + pf_blocks();
+    const bool more = after < r.rows;
+    const pf_row_class next = more ? pf_class_of(r, after) : k;
+    pf_entropy_gradient<true>(r, row, t, k, scale, sums, kept, more ? logits(after) : nullptr);
+    k = next;
+    row = after;
+  }
 }
 PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
-  pf_entropy_both(r, room);
+  if constexpr (PF_KEEP)
+    pf_entropy_kept(r, room);
+  else
+    pf_entropy_both(r, room);
 }
 
 // The weight of all rows, where the gradient wants it before the losses are known: one block. Adds

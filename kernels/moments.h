@@ -48,6 +48,20 @@ PF_DEVICE C pf_tree_of(C (&x)[W], pf_u32 k, pf_u32 count) {
     return pf_tree<pf_plus, W>(x);
   }
 }
+// The trees of N vectors of each lane, from that of neighbours M on: lane t has vector t mod N of
+// them joined over N lanes. Each lane gives away what the other has to care for.
+template <int N, int M>
+PF_DEVICE C pf_exchange(pf_u32 t, const C* a) {
+  if constexpr (N == 1) {
+    return a[0];
+  } else {
+    const bool second = t & M;
+    C rest[N / 2];
+    PF_UNROLL for (int i = 0; i < N; i += 2) rest[i / 2] =
+        (second ? a[i + 1] : a[i]) + pf_shuffle_xor(second ? a[i] : a[i + 1], M);
+    return pf_exchange<N / 2, 2 * M>(t, rest);
+  }
+}
 // From the trees of a thread's vectors to those of the leaves, N in a line, in shared memory; of a
 // row of one leaf to that.
 template <int N>
@@ -57,21 +71,10 @@ PF_DEVICE C pf_leaves(pf_u32 lanes, pf_u32 group, pf_u32 t, C (&a)[KEPT], C* lea
     return a[0];
   }
   constexpr pf_u32 side = PF_MOMENT_LANES / N;
-  if constexpr (KEPT < 4) {
-    for (pf_u32 m = 1; m < side; m *= 2)
-      PF_UNROLL for (int i = 0; i < KEPT; ++i) a[i] += pf_shuffle_xor(a[i], m);
-    if (t % side == 0) PF_UNROLL for (int i = 0; i < KEPT; ++i) leaves[i * N + t / side] = a[i];
-  } else {
-    const bool odd = t & 1, high = t & 2;
-    PF_UNROLL for (int i = 0; i < KEPT; i += 4) {
-      // Each lane gives away what the other has to care for, and has vector t mod 4 at last.
-      const C p = (odd ? a[i + 1] : a[i]) + pf_shuffle_xor(odd ? a[i] : a[i + 1], 1);
-      const C q = (odd ? a[i + 3] : a[i + 2]) + pf_shuffle_xor(odd ? a[i + 2] : a[i + 3], 1);
-      C s = (high ? q : p) + pf_shuffle_xor(high ? p : q, 2);
-      for (pf_u32 m = 4; m < side; m *= 2) s += pf_shuffle_xor(s, m);
-      if (t % side < 4) leaves[pf_line(group, i + t % 4) * N + t / side] = s;
-    }
-  }
+  C s = pf_exchange<KEPT, 1>(t, a);
+  PF_UNROLL for (pf_u32 m = KEPT; m < side; m *= 2) s += pf_shuffle_xor(s, m);
+  const pf_u32 i = t % KEPT;
+  if (t % side < KEPT) leaves[(KEPT < 4 ? i : pf_line(group, i)) * N + t / side] = s;
   return C(0);
 }
 // The sum of a row: all lanes have it. `one` is that of its only leaf, where it has one.
@@ -112,12 +115,14 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   }
 #else
   const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
+  const char* own = pf_at<T>(row, (pf_line(group, 0) * lanes + t) * W);
   pf_vector<T, W> v[KEPT];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     if constexpr (PF_V > 1) {
       PF_UNROLL for (int j = 0; j < v[i].words; ++j) v[i].w[j] = 0;
-      if (pf_has(k, count)) v[i].template load<true>(pf_at<T>(row, k));
+      // So far apart that the compiler knows how far.
+      if (pf_has(k, count)) v[i].template load<true>(pf_at<T>(own, pf_line(0, i) * lanes * W));
     } else {
       PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
           k + j < count ? pf_get_one<T>(row, (k + j) * r.reduced.stride[0]) : C(0);
@@ -135,11 +140,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
     one = pf_leaves<1>(lanes, group, t, a, leaves[0] + at);
   }
   pf_barrier();
-  if constexpr (PF_TOTAL) {
-    const C sum = pf_ways<1>(lanes, t, one, leaves[0] + at);
-    if (t == 0 && group == 0 && on) pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
-  }
-  const C origin = origins[mine];
+  const C first = one, origin = origins[mine];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] -= origin;
     a[i] = pf_tree_of(x[i], (pf_line(group, i) * lanes + t) * W, count);
@@ -157,7 +158,12 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   }
   one = pf_leaves<LEAVES>(lanes, group, t, a, leaves[2] + at * LEAVES);
   pf_barrier();
+  if (PF_WARP == PF_MOMENT_LANES && group > 0) return;
   const C square = pf_ways<LEAVES>(lanes, t, one, leaves[2] + at * LEAVES);
+  if constexpr (PF_TOTAL) {
+    const C sum = pf_ways<1>(lanes, t, first, leaves[0] + at);
+    if (t == 0 && group == 0 && on) pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
+  }
   if (t == 0 && group == 0 && on) {
     pf_put_one<O>(r.differences, o, mean);
     pf_put_one<PF_OUT>(r.spread, o, square / static_cast<C>(r.spread_by));

@@ -29,9 +29,13 @@ struct Prepared {
     const auto threads = static_cast<int>(power_of_two_from(r.rows * r.width));
     launch(a, "entropy_alone", Grid(1), std::max(block, threads), 0);
   }
-  void for_rows(const KernelArgs& a, const char* entry, size_t shared = 0) const {
+  void for_rows(const KernelArgs& a, const char* entry) const {
     if (r.rows > 0)
-      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block, shared);
+      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block);
+  }
+  // Blocks that stay, two on a multiprocessor.
+  void for_kept(const KernelArgs& a, const char* entry) const {
+    launch(a, entry, Grid(std::min<int64_t>(r.rows, 2 * a.traits().compute_units)), block, kept);
   }
   void for_all(const KernelArgs& a, const char* entry) const { launch(a, entry, Grid(1), 1024); }
 
@@ -75,7 +79,8 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
   const int64_t row_bytes = classes * static_cast<int64_t>(itemsize(t)), bytes = rows * row_bytes;
   // Rows so long that those under way together are more than a cache holds, if two of them fit.
   const KeptRow kept = kept_row(row_bytes, a.traits());
-  if (at.loss >= 0 && at.dx >= 0 && width == kRowThreads && kept.two) p.kept = kept.bytes;
+  if (at.loss >= 0 && at.dx >= 0 && width == kRowThreads && kept.two && !a.traits().amd)
+    p.kept = kept.bytes;
   p.defines = Defines()
                   .type("PF_T", t)
                   .type("PF_I", a.dtype(at.target))
@@ -135,7 +140,10 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .dloss = at.dloss});
   if (p.one_block()) return p.alone(a);
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
-  p.for_rows(a, "entropy_both", p.kept);
+  if (p.kept > 0 && p.r.rows > 0)
+    p.for_kept(a, "entropy_both");
+  else
+    p.for_rows(a, "entropy_both");
   p.for_all(a, "entropy_both_finish");
 }
 
