@@ -70,7 +70,8 @@ Shape shape_of(const Traits& t, Pass pass, int64_t d) {
   return {16, 4, narrow ? 32 : 16, 0};
 }
 
-// The function of scores as text before a kernel, and its slope.
+// The function of scores as text before a kernel, and its slope. HALF: for results of 16 bits.
+template <bool HALF>
 std::string score_text(int64_t number) {
   const table::ScoreFunction& f = table::score_function(number);
   std::vector<std::string> names{"s", "b", "h", "i", "j"};
@@ -83,8 +84,9 @@ std::string score_text(int64_t number) {
   for (size_t t = 0; t < f.at.size(); ++t) names.push_back("t" + std::to_string(t));
   const auto function = [&](const char* name, const table::Expr& e) {
     return std::string("PF_DEVICE float ") + name +
-           "(const pf_attention& a, float s, float b, float h, float i, float j) {\n" + looked_up +
-           c_statements(e, "float", "r", names) + "return r;\n}\n";
+           "(const pf_attention& a, float s, float b, float h, float i, float j) {\n" +
+           (HALF ? "PF_HALF_MATH\n" : "") + looked_up + c_statements(e, "float", "r", names) +
+           "return r;\n}\n";
   };
   return "#include \"attention_heads.h\"\n#define PF_SCORE_TEXT\n" +
          function("pf_score_value", f.value) + function("pf_score_slope", f.slope);
@@ -96,7 +98,7 @@ struct Job {
   DType dtype;
   int64_t kind;  // of the mask: PF_MASK
   int64_t features = 0;
-  KernelArgs::Before score{0, &score_text};
+  KernelArgs::Before score{0, &score_text<false>};
   int64_t heads = 1;  // with their sequences
   int64_t tile;       // queries or keys of one block
   int64_t width;      // columns of results of one block
@@ -169,6 +171,7 @@ struct Job {
     }
     if ((score.number = a.i(number.score)) != 0) {
       features |= PF_SCORE;
+      if (itemsize(dtype) == 2) score.text = &score_text<true>;
       const int tables[] = {in.table0, in.table1, in.table2, in.table3};
       for (int t = 0; t < table::kScoreTables; ++t)
         if (a.has(tables[t]))
