@@ -10,6 +10,7 @@
 #include "engine/autograd.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
+#include "engine/hidden.h"
 #include "engine/planner.h"
 #include "ops/attention_switches.h"
 #include "ops/autocast.h"
@@ -634,8 +635,10 @@ std::pair<Tensor, Tensor> scored_attention(const Tensor& query, const Tensor& ke
                                            int64_t right, int64_t first_query, int64_t first_key) {
   check(kScored, query, key, value, mask, 0);
   const DeviceType on = query->device().type;
+  const bool hidden =
+      engine::is_hidden(query) || engine::is_hidden(key) || engine::is_hidden(value);
   PF_CHECK((on == DeviceType::ROCm || on == DeviceType::CUDA) && query->dtype != DType::Float64 &&
-               !hiding(),
+               !hidden,
            NotSupportedError, kScored, "got ", query->dtype, " on ", query->device(),
            " with a function of scores in the kernel; expected a GPU's float32 or 16 bits, not "
            "under vmap; use flex_attention, which takes operations there");

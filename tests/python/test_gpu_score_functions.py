@@ -56,20 +56,21 @@ def near(got, want, tol, what):
 CODE = (
     BEGIN
     + """
-for dtype, tol in ((pf.bfloat16, 2e-2), (pf.float16, 3e-3), (pf.float32, 2e-5)):
-    for name, mod in MODS.items():
-        for length, keys, depth in ((67, 130, 40), (1, 33, 64), (130, 70, 128)):
-            if depth == 128 and (dtype is pf.float16 or name in ("causal", "alibi")):
-                continue
-            q, k, v, g = (place(rng.standard_normal(s), dtype) for s in
-                          ((2, 4, length, depth), (2, 4, keys, depth), (2, 4, keys, depth), (2, 4, length, depth)))
-            assert score_text.kernel_score(mod, q, keys) is not None, name
-            with pf.explain() as report:
-                got, want = both(mod, q, k, v, g)
-            near(got, want, tol, (str(dtype), name, length, keys, depth))
-            by = re.findall(r"flash_attention: (our kernels[^\\n]*?)  ", str(report))
-            expected = SERVED if dtype is not pf.float32 else "our kernels"
-            assert by and all(x == expected for x in by), (by, str(report))
+first, one, deep = (67, 130, 40), (1, 33, 64), (130, 70, 128)
+cases = [(pf.bfloat16, name, first) for name in (MODS if WHOLE else ("many", "causal"))]
+cases += [(pf.bfloat16, "many", one), (pf.bfloat16, "table", deep), (pf.float32, "many", first)]
+cases += [(pf.float16, "cap", first), (pf.float32, "branches", one)] if WHOLE else []
+for dtype, name, (length, keys, depth) in cases:
+    tol = {pf.bfloat16: 2e-2, pf.float16: 3e-3, pf.float32: 2e-5}[dtype]
+    q, k, v, g = (place(rng.standard_normal(s), dtype) for s in
+                  ((2, 4, length, depth), (2, 4, keys, depth), (2, 4, keys, depth), (2, 4, length, depth)))
+    assert score_text.kernel_score(MODS[name], q, keys) is not None, name
+    with pf.explain() as report:
+        got, want = both(MODS[name], q, k, v, g)
+    near(got, want, tol, (str(dtype), name, length, keys, depth))
+    by = re.findall(r"flash_attention: (our kernels[^\\n]*?)  ", str(report))
+    expected = SERVED if dtype is not pf.float32 else "our kernels"
+    assert by and all(x == expected for x in by), (by, str(report))
 print("served")
 """
 )
@@ -78,7 +79,10 @@ print("served")
 @pytest.mark.parametrize("gpu", GPUS)
 def test_kernels_compute_it(run, gpu):  # noqa: F811
     served = "our kernels for Hopper" if gpu == "hopper" else "our kernels on matrix units"
-    assert "served" in run(f"import re\nSERVED = {served!r}\n" + CODE, **GPUS[gpu])
+    assert "served" in run(
+        f"import re\nSERVED, WHOLE = {served!r}, {gpu in ('64 lanes', 'hopper')}\n" + CODE,
+        **GPUS[gpu],
+    )
 
 
 WITH = (
