@@ -14,7 +14,7 @@ NOT_DRAWN = {
     **dict.fromkeys(
         (
             *("_zeros_beside", "_multi_norm", "_found_nonfinite", "_warmup_cosine", "_binned_sums"),
-            "_to_float8",
+            *("_to_float8", "_scored_attention"),
         ),
         "internal: part of what is written in Python",
     ),
