@@ -15,11 +15,6 @@ constexpr size_t kFew = 2;           // launches, which cost less than a graph
 constexpr int kRemade = 16;          // times; then it costs more than it gives
 constexpr int64_t kSmall = 1 << 20;  // elements that a launch has on average, at most
 
-bool has_graphs(Device d) {
-  const pf_backend* b = backend_of(d);
-  return PF_HAS(b, graph_begin) && PF_HAS(b, graph_drop);
-}
-
 int64_t elements(const CapturedLaunch& l) {
   int64_t n = l.before.launch.numel + l.after.launch.numel;
   for (const pf_tensor& t : l.tensors) {
@@ -42,6 +37,11 @@ std::vector<std::vector<int32_t>> order_for(PartGraph::Launches launches) {
 }
 
 }  // namespace
+
+bool has_graphs(Device d) {
+  const pf_backend* b = backend_of(d);
+  return PF_HAS(b, graph_begin) && PF_HAS(b, graph_drop);
+}
 
 void PartGraph::must(pf_status status) const {
   if (status != PF_OK) raise_status(backend_of(device_), status, "captured step");

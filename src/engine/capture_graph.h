@@ -24,6 +24,8 @@ struct StreamState;
 
 namespace pyflame::engine {
 
+bool has_graphs(Device);
+
 class PartGraph {
  public:
   explicit PartGraph(Device d) : device_(d) {}

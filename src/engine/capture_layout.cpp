@@ -7,6 +7,7 @@
 #include "core/blocks.h"
 #include "engine/capture.h"
 #include "engine/capture_arena.h"
+#include "engine/capture_graph.h"
 #include "engine/hazards.h"
 #include "pyflame/memory.h"
 #include "table/kernels/move.h"
@@ -24,6 +25,9 @@ constexpr int64_t kSlack = 16 * 1024;
 // Of a device's graph, whose small launches run beside each other: so much in all is used once, so
 // that none of them waits for memory.
 constexpr size_t kUsedOnce = 2 << 20, kSmallSlot = 256 << 10;
+size_t used_once(Device d) {
+  return has_graphs(d) ? kUsedOnce : 0;
+}
 
 }  // namespace
 
@@ -50,7 +54,8 @@ void Capture::plan() {
     lay_out();
     // They would keep what the run gave back.
     if (outcome_.constant &&
-        outcome_.arena_bytes + outcome_.held_bytes > outcome_.pool_bytes + kSlack)
+        outcome_.arena_bytes + outcome_.held_bytes >
+            outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_)))
       give_up(Fate::Constant);
     outcome_.planned = true;
     for (Slot& s : slots_) {
@@ -103,7 +108,7 @@ void Capture::lay_out() {
           uses[k].last = std::max(uses[k].last, at - 1);
     }
   std::vector<bool> once(slots_.size());
-  size_t left = device_.is_cpu() ? 0 : kUsedOnce;
+  size_t left = used_once(device_);
   for (size_t k = 0; k < slots_.size(); ++k) {
     const size_t bytes = slots_[k].nbytes;
     if (uses[k].first < 0 || bytes > std::min(left, kSmallSlot)) continue;

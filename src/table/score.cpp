@@ -23,6 +23,7 @@ Known& known() {
 Expr slope_of(const Expr& value) {
   Graph g;
   std::vector<int> inputs;
+  inputs.reserve(static_cast<size_t>(value.num_inputs()));
   for (int i = 0; i < value.num_inputs(); ++i) inputs.push_back(g.input(i));
   const int slope = derivative(g, g.insert(value, inputs), 0);
   return g.extract(slope < 0 ? g.constant(0) : slope);

@@ -316,12 +316,14 @@ def test_typed_storage():
     assert len(s) == s.size() == 6 and s.nbytes() == 24 and s.element_size() == 4
     assert s[1] == 1.0 and list(s) == s.tolist() == [0, 1, 2, 3, 4, 5]
     assert s.data_ptr() == x.untyped_storage().data_ptr() and s == x.t().storage()
-    assert s.dtype == pf.float32 and s.device.type == "cpu" and not s.is_shared()
+    assert s.dtype == pf.float32 and s.device == x.device and not s.is_shared()
     s[3] = 9
     assert x.tolist() == [9, 4, 5]
     w = pf.ones(2, requires_grad=True)
     w.storage()[1] = 7.0
     assert w.tolist() == [1, 7] and w.is_leaf
-    assert repr(pf.ones(1).storage()).endswith("(dtype=pyflame.float32, device=cpu) of size 1]")
+    assert repr(pf.ones(1).storage()).endswith(
+        f"(dtype=pyflame.float32, device={x.device}) of size 1]"
+    )
     with pytest.raises(IndexError):
         s[6]

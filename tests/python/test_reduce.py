@@ -155,7 +155,11 @@ def test_programs_before_extremes(shape, dtype):
     largest, at = x.abs().max(-1)
     assert largest.double().numpy().tolist() == np.abs(a).max(-1).tolist()
     assert at.tolist() == np.abs(a).argmax(-1).tolist()
-    if x.device.type != "cpu" and shape[-1] % 8 == 0 and not os.environ.get("PYFLAME_EAGER"):
+    if (
+        x.device.type not in ("cpu", "paranoid")
+        and shape[-1] % 8 == 0
+        and not os.environ.get("PYFLAME_EAGER")
+    ):
         assert pf.debug.stats()["joined"] >= before + 7
     x.reshape(-1)[0] = np.nan
     assert np.isnan(x.abs().amax().item()) and x.abs().argmax().item() == 0
