@@ -347,34 +347,28 @@ void cell_moments(const KernelArgs& a) {
   r.second = a.data(at.var);
   run(a, r, a.dtype(at.x), 0);
 }
+template <class Kernel>
 void cell_sums(const KernelArgs& a) {
-  constexpr auto at = tensors<CellSums>;
+  constexpr bool gated = std::is_same_v<Kernel, GatedCellSums>;
+  constexpr auto at = tensors<Kernel>;
   pf_cells r{};
   r.x = a.data(at.x);
   r.g = a.data(at.g);
   r.mean = a.data(at.mean);
+  if constexpr (gated) {
+    r.scale = a.data(at.scale);
+    r.bias = a.has(at.bias) ? a.data(at.bias) : nullptr;
+  }
   r.first = a.data(at.sum);
   r.second = a.data(at.product);
-  run(a, r, a.dtype(at.x), 1);
-}
-void gated_cell_sums(const KernelArgs& a) {
-  constexpr auto at = tensors<GatedCellSums>;
-  pf_cells r{};
-  r.x = a.data(at.x);
-  r.g = a.data(at.g);
-  r.mean = a.data(at.mean);
-  r.scale = a.data(at.scale);
-  r.bias = a.has(at.bias) ? a.data(at.bias) : nullptr;
-  r.first = a.data(at.sum);
-  r.second = a.data(at.product);
-  run(a, r, a.dtype(at.x), 2);
+  run(a, r, a.dtype(at.x), gated ? 2 : 1);
 }
 
 }  // namespace
 
 PF_GPU_KERNEL(CellMoments::kInfo, cell_moments)
-PF_GPU_KERNEL(CellSums::kInfo, cell_sums)
-PF_GPU_KERNEL(GatedCellSums::kInfo, gated_cell_sums)
+PF_GPU_KERNEL(CellSums::kInfo, cell_sums<CellSums>)
+PF_GPU_KERNEL(GatedCellSums::kInfo, cell_sums<GatedCellSums>)
 
 }  // namespace pyflame::gpu
 #endif

@@ -117,8 +117,8 @@ def _call(name, args, kwargs):
     if name == "clamp":
         x, low, high = trace.several(_bounds(*args, **kwargs))
         if low is not None:
-            x = _of(name, "maximum({}, {})", x, low)
-        return x if high is None else _of(name, "minimum({}, {})", x, high)
+            x = _extreme(max, x, low)
+        return x if high is None else _extreme(min, x, high)
     if kwargs:
         raise _Unknown(f"{name} with {', '.join(kwargs)}")
     x = trace.several(args)
@@ -132,17 +132,9 @@ def _call(name, args, kwargs):
     if name == "invert" and len(x) == 1 and x[0].kind == "bool":
         return _Number(f"(not {x[0]})", "bool", trace=trace)
     if name in ("min", "max") and len(x) == 2:
-        return _of(name, name + "imum({}, {})", *x)
-    if name == "where" and len(x) == 3 and x[0].kind == "bool" and x[1].kind == x[2].kind != "bool":
-        low, high = min(x[1].low, x[2].low), max(x[1].high, x[2].high)
-        return _Number(f"where({x[0]}, {x[1]}, {x[2]})", x[1].kind, low, high, trace)
-    if (
-        name == "where"
-        and len(x) == 3
-        and x[0].kind == "bool"
-        and "bool" not in (x[1].kind, x[2].kind)
-    ):
-        return _Number(f"where({x[0]}, {x[1]}, {x[2]})", "float", trace=trace)
+        return _extreme(min if name == "min" else max, *x)
+    if name == "where" and len(x) == 3 and x[0].kind == "bool":
+        return _between(f"where({x[0]}, {x[1]}, {x[2]})", x[1], x[2], min, max)
     if name in _unary() and len(x) == 1 and x[0].kind != "bool":
         return _Number(f"{name}({x[0]})", "float", trace=trace)
     raise _Unknown(f"{name} of {len(args)} arguments")
@@ -152,14 +144,18 @@ def _bounds(x, min=None, max=None):
     return x, min, max
 
 
-def _of(name, text, a, b):
-    """The smaller or the larger of two."""
+def _extreme(pick, a, b):
+    """The smaller (`pick` is min) or the larger of two."""
+    return _between(f"{pick.__name__}imum({a}, {b})", a, b, pick, pick)
+
+
+def _between(text, a, b, low, high):
+    """One of two numbers; `low` and `high` give the ends of where it lies from theirs."""
     if "bool" in (a.kind, b.kind):
-        raise _Unknown(f"{name} of bools")
+        raise _Unknown("a choice between bools")
     if a.kind == b.kind == "int":
-        pick = min if name == "min" or text.startswith("minimum") else max
-        return _Number(text.format(a, b), "int", pick(a.low, b.low), pick(a.high, b.high), a.trace)
-    return _Number(text.format(a, b), "float", trace=a.trace)
+        return _Number(text, "int", low(a.low, b.low), high(a.high, b.high), a.trace)
+    return _Number(text, "float", trace=a.trace or b.trace)
 
 
 def _converted(name, args, kwargs):
