@@ -31,6 +31,7 @@ namespace {
 using kernels::tensors;
 
 constexpr int64_t kLongLine = 1 << 14;  // from here on a line is a table
+constexpr int64_t kSide = 1 << 16;      // a side of a table is shorter
 constexpr double kTau = 6.283185307179586476925286766559;
 
 bool is_power(int64_t n) {
@@ -82,9 +83,11 @@ struct Plan {
   // A table of n1 x n2 in place of a line, both smooth; 0: none.
   int64_t n1 = 0, n2 = 0;
   std::shared_ptr<const Plan> first, second;
-  // Roots of a table's length: exp(-2 pi i k / n) is coarse[k / kFine] fine[k % kFine].
+  // Roots of a table's length: exp(-2 pi i k / n) is coarse[k / kFine] fine[k % kFine]; near: those
+  // of k l for k < n1 and l < kMostLanes, as TableRoots has them.
   static constexpr int64_t kFine = 1024;
   std::vector<std::complex<double>> coarse, fine;
+  std::vector<T> near;
   std::complex<double> root(int64_t k) const {
     const std::complex<double>&u = coarse[static_cast<size_t>(k / kFine)],
           &v = fine[static_cast<size_t>(k % kFine)];
@@ -97,7 +100,7 @@ struct Plan {
   explicit Plan(int64_t length);
   size_t bytes() const {
     return (tables.cos.size() * 2 + tables.first.size() * 2 + 2 * chirp.size() +
-            2 * spectrum.size()) *
+            2 * spectrum.size() + near.size()) *
                sizeof(T) +
            coarse.size() * sizeof(std::complex<double>);
   }
@@ -171,7 +174,15 @@ Plan<T>::Plan(int64_t length) : n(length) {
     second = plan_for<T>(n2);
     for (int64_t k = 0; k < n; k += kFine) coarse.push_back(root_of(k, n));
     for (int64_t k = 0; k < kFine; ++k) fine.push_back(root_of(k, n));
-    return;
+    near.resize(static_cast<size_t>(2 * n1 * kMostLanes));
+    for (int64_t k = 0; k < n1; ++k)
+      for (int64_t l = 0; l < kMostLanes; ++l) {
+        const std::complex<double> w = root(k * l % n);
+        T* to = near.data() + 2 * k * kMostLanes + l;
+        to[0] = static_cast<T>(w.real());
+        to[kMostLanes] = static_cast<T>(w.imag());
+      }
+    if (n >= kSide) return;
   }
   tables.n = n;
   tables.radices = std::move(r);
@@ -205,70 +216,53 @@ int64_t lines_scratch(const Plan<T>& p) {
   return is_power(p.n) && p.n >= kLeastLine ? line_scratch(p.n) : lanes_scratch(p.n);
 }
 
-// y[j] = x[j] w^(j k), w = exp(-2 pi i / n) of a plan (inverse: its conjugate). Each sixteenth root
-// is made anew, those between are that one times w^(k l).
+// exp(-2 pi i j k / n) for k < n1 of a table.
 template <class T>
-void times_roots(const Plan<T>& p, const T* x, int64_t count, int64_t k, bool inverse, T* y) {
-  constexpr int64_t kStep = 16;
-  T near_re[kStep], near_im[kStep];
-  const double sign = inverse ? -1 : 1;
+void far_roots(const Plan<T>& p, int64_t j, T* re, T* im) {
+  constexpr int64_t kStep = 32;
+  double step_re[kStep], step_im[kStep];
   for (int64_t l = 0; l < kStep; ++l) {
-    const std::complex<double> w = p.root(l * k % p.n);
-    near_re[l] = static_cast<T>(w.real());
-    near_im[l] = static_cast<T>(sign * w.imag());
+    const std::complex<double> w = p.root(j * l % p.n);
+    step_re[l] = w.real(), step_im[l] = w.imag();
   }
-  for (int64_t j = 0; j < count; j += kStep) {
+  for (int64_t k = 0; k < p.n1; k += kStep) {
     const std::complex<double> w = p.root(j * k % p.n);
-    const T wr = static_cast<T>(w.real()), wi = static_cast<T>(sign * w.imag());
-    const int64_t more = std::min(kStep, count - j);
+    const double a = w.real(), b = w.imag();
+    const int64_t more = std::min(kStep, p.n1 - k);
     for (int64_t l = 0; l < more; ++l) {
-      const T re = near_re[l] * wr - near_im[l] * wi, im = near_re[l] * wi + near_im[l] * wr;
-      const T a = x[2 * (j + l)], b = x[2 * (j + l) + 1];
-      y[2 * (j + l)] = a * re - b * im;
-      y[2 * (j + l) + 1] = a * im + b * re;
+      re[k + l] = static_cast<T>(a * step_re[l] - b * step_im[l]);
+      im[k + l] = static_cast<T>(a * step_im[l] + b * step_re[l]);
     }
   }
 }
 
 // X[k1 + n1 k2] = sum over j2 of w^(j2 k1) (sum over j1 of x[j1 n2 + j2] w1^(j1 k1)) w2^(j2 k2):
-// columns, roots, rows.
+// columns times roots, then rows, whose results are columns.
 template <class T>
 void table(const Plan<T>& p, const T* x, T* y, FftJob job) {
   const int64_t n = p.n, n1 = p.n1, n2 = p.n2;
   Scratch<T> middle_memory(2 * n);
   T* const middle = middle_memory.get();
-  const FftTables<T>& columns = p.first->tables;
   parallel_with((n2 + kMostLanes - 1) / kMostLanes, 1,
-                static_cast<size_t>(lanes_scratch(n1)) * sizeof(T),
+                static_cast<size_t>(lanes_scratch(n1) + 2 * n1) * sizeof(T),
                 [&](int64_t b, int64_t e, char* memory) {
+                  T* const own = reinterpret_cast<T*>(memory);
+                  T *const re = own + lanes_scratch(n1), *const im = re + n1;
                   for (int64_t i = b; i < e; ++i) {
                     const int64_t j = i * kMostLanes;
                     const Lanes at{n2, 1, std::min(kMostLanes, n2 - j)};
-                    fft_lanes(columns, x + 2 * j, at, middle + 2 * j, at, {job.inverse, 1.0},
-                              reinterpret_cast<T*>(memory));
+                    far_roots(p, j, re, im);
+                    fft_lanes(p.first->tables, x + 2 * j, at, middle + 2 * j, at,
+                              {job.inverse, 1.0}, own, {re, im, p.near.data()});
                   }
                 });
-  constexpr int64_t kRows = 8;  // whose results are neighbours in memory: a line of the cache
-  const int64_t own = lines_scratch(*p.second);
-  const int64_t bytes = (4 * kRows * n2 + own + 64) * static_cast<int64_t>(sizeof(T));
-  parallel_with((n1 + kRows - 1) / kRows, 1, static_cast<size_t>(bytes),
+  parallel_with((n1 + kMostLanes - 1) / kMostLanes, 1,
+                static_cast<size_t>(lanes_scratch(n2)) * sizeof(T),
                 [&](int64_t b, int64_t e, char* memory) {
-                  T* const turned = reinterpret_cast<T*>(memory);
-                  T* const done = turned + 2 * kRows * n2;
-                  T* const mine = done + 2 * kRows * n2;
                   for (int64_t i = b; i < e; ++i) {
-                    const int64_t k0 = i * kRows, rows = std::min(kRows, n1 - k0);
-                    for (int64_t r = 0; r < rows; ++r)
-                      times_roots(p, middle + 2 * (k0 + r) * n2, n2, k0 + r, job.inverse,
-                                  turned + 2 * r * n2);
-                    lines(*p.second, turned, n2, done, n2, rows, job, mine);
-                    for (int64_t k2 = 0; k2 < n2; ++k2)
-                      for (int64_t r = 0; r < rows; ++r) {
-                        T* to = y + 2 * (k2 * n1 + k0 + r);
-                        const T* q = done + 2 * (r * n2 + k2);
-                        to[0] = q[0];
-                        to[1] = q[1];
-                      }
+                    const int64_t k = i * kMostLanes, rows = std::min(kMostLanes, n1 - k);
+                    fft_lanes(p.second->tables, middle + 2 * k * n2, Lanes{1, n2, rows}, y + 2 * k,
+                              Lanes{n1, 1, rows}, job, reinterpret_cast<T*>(memory));
                   }
                 });
 }

@@ -38,9 +38,15 @@ void fft_line(const FftTables<double>&, const double* x, double* y, FftJob, doub
 struct Lanes {
   int64_t step, beside, count;
 };
+// What element k of line l is multiplied by in the end: far[k] near[k][l], near's real parts of all
+// lines before the imaginary ones. Null: nothing.
+template <class T>
+struct TableRoots {
+  const T *far_re = nullptr, *far_im = nullptr, *near = nullptr;
+};
 void fft_lanes(const FftTables<float>&, const float* x, Lanes from, float* y, Lanes to, FftJob,
-               float* scratch);
+               float* scratch, TableRoots<float> = {});
 void fft_lanes(const FftTables<double>&, const double* x, Lanes from, double* y, Lanes to, FftJob,
-               double* scratch);
+               double* scratch, TableRoots<double> = {});
 
 }  // namespace pyflame::cpu

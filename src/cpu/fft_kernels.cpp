@@ -234,6 +234,68 @@ HWY_INLINE void Put(D d, Pair<D> v, hn::TFromD<D>* y, int64_t i) {
   hn::Store(v.im, d, y + (2 * i + 1) * lanes);
 }
 
+template <class T>
+struct RootsOfTable : TableRoots<T> {
+  template <class D>
+  HWY_INLINE Pair<D> at(D d, int64_t k, int64_t lane) const {
+    const T* w = this->near + 2 * k * kMostLanes + lane;
+    return Mul(Pair<D>{hn::LoadU(d, w), hn::LoadU(d, w + kMostLanes)},
+               Pair<D>{hn::Set(d, this->far_re[k]), hn::Set(d, this->far_im[k])});
+  }
+  std::complex<T> at(int64_t k, int64_t lane) const {
+    const hn::CappedTag<T, 1> one;
+    const auto w = at(one, k, lane);
+    return {hn::GetLane(w.re), hn::GetLane(w.im)};
+  }
+};
+
+// As many vectors as they have lanes: element i of vector j and element j of vector i change
+// places.
+template <class D>
+HWY_INLINE void Transpose(D d, hn::Vec<D>* v) {
+  using T = hn::TFromD<D>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d)), kIn = 16 / sizeof(T),
+                kBlocks = kLanes / kIn;
+  static_assert(kBlocks == 1 || kBlocks == 2 || kBlocks == 4);
+  const hn::Repartition<double, D> wide;
+  // Within blocks of 16 bytes: block b of rows[g][e] is column b * kIn + e of rows g * kIn on.
+  hn::Vec<D> rows[kBlocks][kIn];
+  for (int g = 0; g < kBlocks; ++g) {
+    const hn::Vec<D>* r = v + g * kIn;
+    const auto low = hn::InterleaveLower(d, r[0], r[1]), high = hn::InterleaveUpper(d, r[0], r[1]);
+    if constexpr (kIn == 2) {
+      rows[g][0] = low, rows[g][1] = high;
+    } else {
+      const auto a = hn::BitCast(wide, low), b = hn::BitCast(wide, high),
+                 p = hn::BitCast(wide, hn::InterleaveLower(d, r[2], r[3])),
+                 q = hn::BitCast(wide, hn::InterleaveUpper(d, r[2], r[3]));
+      rows[g][0] = hn::BitCast(d, hn::InterleaveLower(wide, a, p));
+      rows[g][1] = hn::BitCast(d, hn::InterleaveUpper(wide, a, p));
+      rows[g][2] = hn::BitCast(d, hn::InterleaveLower(wide, b, q));
+      rows[g][3] = hn::BitCast(d, hn::InterleaveUpper(wide, b, q));
+    }
+  }
+  for (int e = 0; e < kIn; ++e) {
+    if constexpr (kBlocks == 1) {
+      v[e] = rows[0][e];
+    } else if constexpr (kBlocks == 2) {
+      v[e] = hn::ConcatLowerLower(d, rows[1][e], rows[0][e]);
+      v[kIn + e] = hn::ConcatUpperUpper(d, rows[1][e], rows[0][e]);
+    } else {
+      const auto even = [](hn::Vec<D> a, hn::Vec<D> b)
+                            HWY_ATTR { return hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a); };
+      const auto odd = [](hn::Vec<D> a, hn::Vec<D> b)
+                           HWY_ATTR { return hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)); };
+      const auto a = even(rows[0][e], rows[1][e]), b = odd(rows[0][e], rows[1][e]),
+                 p = even(rows[2][e], rows[3][e]), q = odd(rows[2][e], rows[3][e]);
+      v[e] = hn::ConcatLowerLower(d, p, a);
+      v[kIn + e] = hn::ConcatLowerLower(d, q, b);
+      v[2 * kIn + e] = hn::ConcatUpperUpper(d, p, a);
+      v[3 * kIn + e] = hn::ConcatUpperUpper(d, q, b);
+    }
+  }
+}
+
 template <class D, class GET, class PUT>
 void Radix2(D d, Roots<hn::TFromD<D>> w, int64_t s, int64_t m, GET&& get, PUT&& put) {
   for (int64_t p = 0; p < m; ++p) {
@@ -355,7 +417,7 @@ void Pass(D d, Roots<hn::TFromD<D>> w, int64_t n, int radix, int64_t s, int64_t 
 // So many lines as a vector has lanes, or fewer; each in memory as `from` and `to` say.
 template <class T>
 void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, FftJob job,
-               T* scratch) {
+               TableRoots<T> given, T* scratch) {
   using D = hn::ScalableTag<T>;
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -363,12 +425,25 @@ void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, Ff
   T *a = scratch, *b = scratch + 2 * n * lanes;
   const bool inverse = job.inverse;
   const Roots<T> w{t.cos.data(), t.sin.data()};
+  const RootsOfTable<T> roots{given};
   const auto scale = hn::Set(d, static_cast<T>(job.scale));
   const bool whole_in = from.beside == 1 && from.count == lanes,
              whole_out = to.beside == 1 && to.count == lanes;
   const int re = inverse ? 1 : 0, im = 1 - re;
-  if (!whole_in) {  // one number after the other
-    for (int64_t j = 0; j < n; ++j)
+  if (!whole_in) {
+    int64_t j = 0;
+    if (from.step == 1 && from.count == lanes)
+      for (; j + lanes <= n; j += lanes) {  // squares of numbers
+        hn::Vec<D> u[hn::MaxLanes(d)], v[hn::MaxLanes(d)];
+        for (int64_t l = 0; l < lanes; ++l) {
+          const Pair<D> both = LoadBoth(d, x + 2 * (j + l * from.beside), inverse);
+          u[l] = both.re, v[l] = both.im;
+        }
+        Transpose(d, u);
+        Transpose(d, v);
+        for (int64_t l = 0; l < lanes; ++l) Put(d, Pair<D>{u[l], v[l]}, a, j + l);
+      }
+    for (; j < n; ++j)
       for (int64_t l = 0; l < lanes; ++l) {
         const T* p = x + 2 * (j * from.step + l * from.beside);
         a[2 * j * lanes + l] = l < from.count ? p[re] : T(0);
@@ -385,6 +460,7 @@ void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, Ff
     const auto from_memory = [&](int64_t k) { return LoadBoth(d, x + 2 * k * from.step, inverse); };
     const auto from_scratch = [&](int64_t k) { return Get(d, a, k); };
     const auto into_memory = [&](Pair<D> v, int64_t k) {
+      if (roots.near) v = Mul(v, roots.at(d, k, 0));
       StoreBoth(d, v, y + 2 * k * to.step, inverse, scale);
     };
     const auto into_scratch = [&](Pair<D> v, int64_t k) { Put(d, v, b, k); };
@@ -403,12 +479,30 @@ void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, Ff
   }
   // A length of 1, results that are not whole vectors, or a single pass in place.
   const T factor = static_cast<T>(job.scale);
-  for (int64_t j = 0; j < n; ++j)
+  int64_t j = 0;
+  if (read && to.step == 1 && to.count == lanes && !roots.near)
+    for (; j + lanes <= n; j += lanes) {
+      hn::Vec<D> u[hn::MaxLanes(d)], v[hn::MaxLanes(d)];
+      for (int64_t l = 0; l < lanes; ++l) {
+        const Pair<D> both = Get(d, a, j + l);
+        u[l] = both.re, v[l] = both.im;
+      }
+      Transpose(d, u);
+      Transpose(d, v);
+      for (int64_t l = 0; l < lanes; ++l)
+        StoreBoth(d, Pair<D>{u[l], v[l]}, y + 2 * (j + l * to.beside), inverse, scale);
+    }
+  for (; j < n; ++j)
     for (int64_t l = 0; l < to.count; ++l) {
       T* p = y + 2 * (j * to.step + l * to.beside);
       const T* q = x + 2 * (j * from.step + l * from.beside);
-      const T u = read ? a[2 * j * lanes + l] : q[re],
-              v = read ? a[(2 * j + 1) * lanes + l] : q[im];
+      T u = read ? a[2 * j * lanes + l] : q[re], v = read ? a[(2 * j + 1) * lanes + l] : q[im];
+      if (roots.near) {
+        const std::complex<T> w = roots.at(j, l);
+        const T both = u * w.imag() + v * w.real();
+        u = u * w.real() - v * w.imag();
+        v = both;
+      }
       p[re] = u * factor;
       p[im] = v * factor;
     }
@@ -416,12 +510,13 @@ void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, Ff
 
 template <class T>
 void LanesOf(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, FftJob job,
-             T* scratch) {
+             TableRoots<T> roots, T* scratch) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   for (int64_t l = 0; l < from.count; l += lanes) {
     const int64_t count = std::min(lanes, from.count - l);
     SomeLanes(t, x + 2 * l * from.beside, Lanes{from.step, from.beside, count},
-              y + 2 * l * to.beside, Lanes{to.step, to.beside, count}, job, scratch);
+              y + 2 * l * to.beside, Lanes{to.step, to.beside, count}, job, roots, scratch);
+    if (roots.near) roots.near += lanes;
   }
 }
 
@@ -432,12 +527,12 @@ void LineD(const FftTables<double>& t, const double* x, double* y, FftJob job, d
   LineOf(t, x, y, job, scratch);
 }
 void LanesF(const FftTables<float>& t, const float* x, Lanes from, float* y, Lanes to, FftJob job,
-            float* scratch) {
-  LanesOf(t, x, from, y, to, job, scratch);
+            TableRoots<float> roots, float* scratch) {
+  LanesOf(t, x, from, y, to, job, roots, scratch);
 }
 void LanesD(const FftTables<double>& t, const double* x, Lanes from, double* y, Lanes to,
-            FftJob job, double* scratch) {
-  LanesOf(t, x, from, y, to, job, scratch);
+            FftJob job, TableRoots<double> roots, double* scratch) {
+  LanesOf(t, x, from, y, to, job, roots, scratch);
 }
 
 }  // namespace pyflame::cpu::HWY_NAMESPACE
@@ -458,12 +553,12 @@ void fft_line(const FftTables<double>& t, const double* x, double* y, FftJob job
   HWY_DYNAMIC_DISPATCH(LineD)(t, x, y, job, scratch);
 }
 void fft_lanes(const FftTables<float>& t, const float* x, Lanes from, float* y, Lanes to,
-               FftJob job, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(LanesF)(t, x, from, y, to, job, scratch);
+               FftJob job, float* scratch, TableRoots<float> roots) {
+  HWY_DYNAMIC_DISPATCH(LanesF)(t, x, from, y, to, job, roots, scratch);
 }
 void fft_lanes(const FftTables<double>& t, const double* x, Lanes from, double* y, Lanes to,
-               FftJob job, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(LanesD)(t, x, from, y, to, job, scratch);
+               FftJob job, double* scratch, TableRoots<double> roots) {
+  HWY_DYNAMIC_DISPATCH(LanesD)(t, x, from, y, to, job, roots, scratch);
 }
 
 }  // namespace pyflame::cpu
