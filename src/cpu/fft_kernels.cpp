@@ -296,30 +296,41 @@ HWY_INLINE void Transpose(D d, hn::Vec<D>* v) {
   }
 }
 
+// Results times the roots of a pass: none where p is 0, as in all of the last pass.
+template <class D, int R>
+struct PassRoots {
+  Pair<D> root[R];
+  bool none;
+  HWY_INLINE PassRoots(D d, Roots<hn::TFromD<D>> w, int64_t p, int64_t s) : none(p == 0) {
+    for (int k = 1; k < R; ++k) root[k] = w.at(d, k * p * s);
+  }
+  HWY_INLINE Pair<D> operator()(Pair<D> a, int k) const { return none ? a : Mul(a, root[k]); }
+};
+
 template <class D, class GET, class PUT>
 void Radix2(D d, Roots<hn::TFromD<D>> w, int64_t s, int64_t m, GET&& get, PUT&& put) {
   for (int64_t p = 0; p < m; ++p) {
-    const Pair<D> w1 = w.at(d, p * s);
+    const PassRoots<D, 2> times(d, w, p, s);
     for (int64_t q = 0; q < s; ++q) {
       const Pair<D> a = get(q + s * p), b = get(q + s * (p + m));
       put(Add(a, b), q + s * 2 * p);
-      put(Mul(Sub(a, b), w1), q + s * (2 * p + 1));
+      put(times(Sub(a, b), 1), q + s * (2 * p + 1));
     }
   }
 }
 template <class D, class GET, class PUT>
 void Radix4(D d, Roots<hn::TFromD<D>> w, int64_t s, int64_t m, GET&& get, PUT&& put) {
   for (int64_t p = 0; p < m; ++p) {
-    const Pair<D> w1 = w.at(d, p * s), w2 = w.at(d, 2 * p * s), w3 = w.at(d, 3 * p * s);
+    const PassRoots<D, 4> times(d, w, p, s);
     for (int64_t q = 0; q < s; ++q) {
       Pair<D> a = get(q + s * p), b = get(q + s * (p + m)), c = get(q + s * (p + 2 * m)),
               e = get(q + s * (p + 3 * m));
       Four(a, b, c, e);
       const int64_t to = q + s * 4 * p;
       put(a, to);
-      put(Mul(b, w1), to + s);
-      put(Mul(c, w2), to + 2 * s);
-      put(Mul(e, w3), to + 3 * s);
+      put(times(b, 1), to + s);
+      put(times(c, 2), to + 2 * s);
+      put(times(e, 3), to + 3 * s);
     }
   }
 }
@@ -332,8 +343,7 @@ HWY_INLINE Pair<D> Eighth(D d, Pair<D> a) {
 template <class D, class GET, class PUT>
 void Radix8(D d, Roots<hn::TFromD<D>> w, int64_t s, int64_t m, GET&& get, PUT&& put) {
   for (int64_t p = 0; p < m; ++p) {
-    Pair<D> root[8];
-    for (int k = 1; k < 8; ++k) root[k] = w.at(d, k * p * s);
+    const PassRoots<D, 8> times(d, w, p, s);
     for (int64_t q = 0; q < s; ++q) {
       Pair<D> x0 = get(q + s * p), x1 = get(q + s * (p + m)), x2 = get(q + s * (p + 2 * m)),
               x3 = get(q + s * (p + 3 * m)), x4 = get(q + s * (p + 4 * m)),
@@ -346,13 +356,13 @@ void Radix8(D d, Roots<hn::TFromD<D>> w, int64_t s, int64_t m, GET&& get, PUT&& 
       x7 = Eighth(d, Turn(x7));
       const int64_t to = q + s * 8 * p;
       put(Add(x0, x1), to);
-      put(Mul(Add(x2, x3), root[1]), to + s);
-      put(Mul(Add(x4, x5), root[2]), to + 2 * s);
-      put(Mul(Add(x6, x7), root[3]), to + 3 * s);
-      put(Mul(Sub(x0, x1), root[4]), to + 4 * s);
-      put(Mul(Sub(x2, x3), root[5]), to + 5 * s);
-      put(Mul(Sub(x4, x5), root[6]), to + 6 * s);
-      put(Mul(Sub(x6, x7), root[7]), to + 7 * s);
+      put(times(Add(x2, x3), 1), to + s);
+      put(times(Add(x4, x5), 2), to + 2 * s);
+      put(times(Add(x6, x7), 3), to + 3 * s);
+      put(times(Sub(x0, x1), 4), to + 4 * s);
+      put(times(Sub(x2, x3), 5), to + 5 * s);
+      put(times(Sub(x4, x5), 6), to + 6 * s);
+      put(times(Sub(x6, x7), 7), to + 7 * s);
     }
   }
 }
@@ -363,8 +373,7 @@ void RadixOdd(D d, Roots<hn::TFromD<D>> w, int64_t n, int64_t s, int64_t m, GET&
   Pair<D> unit[R];
   for (int k = 0; k < R; ++k) unit[k] = w.at(d, n / R * k);
   for (int64_t p = 0; p < m; ++p) {
-    Pair<D> root[R];
-    for (int k = 1; k < R; ++k) root[k] = w.at(d, k * p * s);
+    const PassRoots<D, R> times(d, w, p, s);
     for (int64_t q = 0; q < s; ++q) {
       const Pair<D> first = get(q + s * p);
       Pair<D> sum[kHalf], gap[kHalf], all = first;
@@ -384,8 +393,8 @@ void RadixOdd(D d, Roots<hn::TFromD<D>> w, int64_t n, int64_t s, int64_t m, GET&
           // i sin * gap
           v = {hn::NegMulAdd(gap[j].im, e.im, v.re), hn::MulAdd(gap[j].re, e.im, v.im)};
         }
-        put(Mul(Add(u, v), root[k]), to + k * s);
-        put(Mul(Sub(u, v), root[R - k]), to + (R - k) * s);
+        put(times(Add(u, v), k), to + k * s);
+        put(times(Sub(u, v), R - k), to + (R - k) * s);
       }
     }
   }
