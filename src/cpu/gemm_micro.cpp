@@ -107,6 +107,50 @@ void Micro(const Tile<T>& t) {
   }
 }
 
+template <class T, int R, bool UPPER>
+void Triangle(const TriangleTile<T>& t) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  V x[R][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) x[i][v] = hn::LoadU(d, t.c + (2 * i + v) * kLanes);
+  const T *a = t.a, *b = t.b;
+  for (int64_t p = t.k; p > 0; --p) {
+    const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const V av = hn::Set(d, a[i]);
+      x[i][0] = hn::NegMulAdd(av, b0, x[i][0]);
+      x[i][1] = hn::NegMulAdd(av, b1, x[i][1]);
+    }
+    a += R;
+    b += 2 * kLanes;
+  }
+#pragma GCC unroll 16
+  for (int step = 0; step < R; ++step) {
+    const int i = UPPER ? R - 1 - step : step;
+    const T* column = t.triangle + i * R;
+    if (!t.unit) {
+      const V by = hn::Set(d, column[i]);
+      x[i][0] = hn::Div(x[i][0], by);
+      x[i][1] = hn::Div(x[i][1], by);
+    }
+#pragma GCC unroll 16
+    for (int j = UPPER ? 0 : i + 1; j < (UPPER ? i : R); ++j) {
+      const V av = hn::Set(d, column[j]);
+      x[j][0] = hn::NegMulAdd(av, x[i][0], x[j][0]);
+      x[j][1] = hn::NegMulAdd(av, x[i][1], x[j][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) hn::StoreU(x[i][v], d, t.c + (2 * i + v) * kLanes);
+}
+
 constexpr int kRows = HWY_TARGET == HWY_AVX2 ? 6 : 12;
 
 template <class T, int... I>
@@ -122,7 +166,8 @@ Kernels<T> Make(std::integer_sequence<int, I...>) {
   if constexpr (!std::is_same_v<T, int32_t>)
     ((k.in_steps[I][0] = Micro<T, I + 1, 2, false, true>,
       k.in_steps[I][1] = Micro<T, I + 1, 2, true, true>,
-      k.in_steps[I][2] = Micro<T, I + 1, 1, true, true>),
+      k.in_steps[I][2] = Micro<T, I + 1, 1, true, true>,
+      k.triangles[I][0] = Triangle<T, I + 1, false>, k.triangles[I][1] = Triangle<T, I + 1, true>),
      ...);
   return k;
 }

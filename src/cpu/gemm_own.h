@@ -36,14 +36,27 @@ struct Tile {
   int64_t ahead_bytes = 0;
 };
 
+// Rows of X of a triangular system F X = C, in place of C: c minus a b, which is known, then the
+// tile's own triangle. Whole vectors of columns; in order of k, one fma each.
+template <class T>
+struct TriangleTile {
+  int64_t k;
+  const T *a, *b;     // packed, rows beside one another; nr columns
+  const T* triangle;  // rows x rows, packed like a
+  T* c;               // nr columns, rows nr apart
+  bool unit;          // the diagonal counts as 1
+};
+
 template <class T>
 struct Kernels {
   static constexpr int kMaxRows = 12;
   using Fn = void(const Tile<T>&);
+  using TriangleFn = void(const TriangleTile<T>&);
   int mr, nr, lanes;  // nr = 2 * lanes
   // [rows - 1][0: nr columns; 1: more than lanes; 2: at most lanes]
   Fn* fn[kMaxRows][3];
-  Fn* in_steps[kMaxRows][3];  // tiles with steps
+  Fn* in_steps[kMaxRows][3];           // tiles with steps
+  TriangleFn* triangles[kMaxRows][2];  // [rows - 1][0: lower, 1: upper]
 
   void run(int rows, const Tile<T>& t) const { of(fn, rows, t.cols)(t); }
   void run_in_steps(int rows, const Tile<T>& t) const { of(in_steps, rows, t.cols)(t); }

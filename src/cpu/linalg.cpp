@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "cpu/kernel.h"
 #include "cpu/linalg.h"
 #include "cpu/linalg_blocked.h"
+#include "cpu/linalg_tiles.h"
 #include "cpu/scratch.h"
 
 namespace pyflame::cpu {
@@ -66,6 +68,12 @@ void swap_rows_of(T* b, int64_t n, int64_t k, const int32_t* pivots, bool back) 
   }
 }
 
+// Whether a system is worth panels: of a few right sides the library's products read less.
+template <class T>
+bool for_tiles(int64_t n, int64_t k) {
+  return !kIsComplex<T> && n >= kLeastTiled && k >= 8;
+}
+
 void lu_solve(const KernelArgs& a) {
   constexpr auto at = tensors<kernels::LuSolve>;
   const Lapack& l = Lapack::get("linalg.lu_solve");
@@ -80,6 +88,18 @@ void lu_solve(const KernelArgs& a) {
       T* x = b + i * n * k;  // by columns: the transpose of B, [k, n]
       const T* f = lu + i * n * n;
       const int32_t* p = pivots + i * n;
+      if constexpr (!kIsComplex<T>)
+        if (for_tiles<T>(n, k)) {
+          Scratch<int32_t> memory(n);
+          int32_t* const places = memory.get();
+          std::iota(places, places + n, 0);
+          for (int64_t r = 0; r < n; ++r) std::swap(places[r], places[p[r] - 1]);
+          if (mode == 0)
+            solve_tiles(n, k, x, {{f, 1, n, false, true}, {f, 1, n, true, false}}, places, nullptr);
+          else
+            solve_tiles(n, k, x, {{f, n, 1, false, false}, {f, n, 1, true, true}}, nullptr, places);
+          return;
+        }
       if (mode == 0) {  // X' U' L' P' = B'
         swap_rows_of(x, n, k, p, false);
         solve_right(l, 'L', 'T', 'U', k, n, f, n, x, k);
@@ -113,6 +133,12 @@ void triangular_solve(const KernelArgs& a) {
     T* b = a.data<T>(at.b);
     const T* f = a.data<const T>(at.a);
     each_matrix(m.count, n * n * k / 2, [&](int64_t i) {
+      if constexpr (!kIsComplex<T>)
+        if (for_tiles<T>(n, k)) {
+          const Triangle<T> t{f + i * n * n, transposed ? 1 : n, transposed ? n : 1, upper,
+                              unit == 'U'};
+          return solve_tiles(n, k, b + i * n * k, {t}, nullptr, nullptr);
+        }
       // X' A' = B'. The memory of a row-major A is A' by columns, that of its transpose A itself.
       const char uplo = upper == transposed ? 'U' : 'L';
       solve_right(l, uplo, transposed ? 'T' : 'N', unit, k, n, f + i * n * n, n, b + i * n * k, k);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cpu/lapack.h"
+#include "cpu/linalg_tiles.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
 
@@ -29,6 +30,9 @@ inline constexpr bool kIsComplex = !std::is_same_v<T, RealOf<T>>;
 
 // How wide blocks and slices are. Up to kWhole the library's own blocks do.
 inline constexpr int64_t kBlockWidth = 128, kSliceWidth = 128, kWhole = 512;
+
+// From here on LU and systems of real numbers are ours (linalg_tiles.h).
+inline constexpr int64_t kLeastTiled = 64;
 
 // C -= op(A) op(B), [m, n] of k terms.
 template <class T>
@@ -124,6 +128,8 @@ int64_t lu_panel(const Lapack& l, int64_t m, int64_t n, T* a, int64_t lda, int32
 template <class T>
 int64_t lu_one(const Lapack& l, int64_t m, int64_t n, T* a, int64_t lda, int32_t* pivots) {
   const int64_t count = std::min(m, n);
+  if constexpr (!kIsComplex<T>)
+    if (count >= kLeastTiled) return lu_tiles(m, n, a, lda, pivots);
   const int64_t width = kBlockWidth;
   if (count <= width) return lu_panel(l, m, n, a, lda, pivots);
   int64_t info = 0;

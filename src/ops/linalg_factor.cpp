@@ -184,9 +184,9 @@ Tensor inverse_of(const Tensor& a, const std::vector<Tensor>& f, const char* op)
 
 Tensor inverse(const Tensor& a, const char* op) {
   check_square(a, op);
-  const auto f = lu_factor_raw(a, op);
-  check_info(f[2], op, singular);
-  return inverse_of(a, f, op);
+  const auto [inverted, info] = inverse_ex(a, op);
+  check_info(info, op, singular);
+  return inverted;
 }
 
 namespace {
@@ -220,10 +220,10 @@ TensorList solve_with_info(const Tensor& given, const Tensor& b, bool left, bool
   const Tensor system = left ? a : transposed(a), right = left ? matrix : transposed(matrix);
   const auto [wide_a, wide_b] = one_batch(system, right, op);
   const auto f = lu_factor_raw(system, op);
-  if (check) check_info(f[2], op, singular);
   const Dims batch = batch_of(wide_a);
   const Tensor pivots = expand(f[1], with(batch, {f[1]->shape.back()}).vec());
   Tensor x = solve_factored(wide_a, with_batch(f[0], batch), pivots, wide_b, false, op);
+  if (check) check_info(f[2], op, singular);  // now: a GPU has its work while the host waits
   if (!left) x = transposed(x);
   return {vector ? squeeze(x, -1) : x, f[2]};
 }
