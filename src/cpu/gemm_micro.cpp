@@ -120,6 +120,9 @@ void Triangle(const TriangleTile<T>& t) {
   const T *a = t.a, *b = t.b;
   for (int64_t p = t.k; p > 0; --p) {
     const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
+    __builtin_prefetch(a + kAhead * R);
+    __builtin_prefetch(b + kAhead * 2 * kLanes);
+    __builtin_prefetch(b + kAhead * 2 * kLanes + kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       const V av = hn::Set(d, a[i]);

@@ -95,6 +95,9 @@ void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int
 // Two steps of k to an element; a last one alone is beside a zero.
 void pack(const int8_t* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           int32_t* dst);
+// The same of rows without gaps, and no padding: dst[p * width + i] = src[i * row + p].
+void turn(const float* src, int64_t row, int rows, int64_t k, int64_t width, float* dst);
+void turn(const double* src, int64_t row, int rows, int64_t k, int64_t width, double* dst);
 // Float32 row to a 16-bit one, rounding to nearest even.
 void store(const float* src, int64_t n, bfloat16* dst);
 void store(const float* src, int64_t n, float16* dst);

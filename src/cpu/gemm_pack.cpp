@@ -49,7 +49,7 @@ inline __m256 load8(const float16* p) {
 
 // Four rows of eight k steps: transposed in the two halves, written as eight groups of four.
 template <class S>
-inline void transpose_4x8(const S* s, int64_t row, float* d, int width) {
+inline void transpose_4x8(const S* s, int64_t row, float* d, int64_t width) {
   __m256 r0 = load8(s), r1 = load8(s + row), r2 = load8(s + 2 * row), r3 = load8(s + 3 * row);
   __m256 a = _mm256_unpacklo_ps(r0, r1), b = _mm256_unpackhi_ps(r0, r1);
   __m256 c = _mm256_unpacklo_ps(r2, r3), e = _mm256_unpackhi_ps(r2, r3);
@@ -68,7 +68,7 @@ inline void transpose_4x8(const S* s, int64_t row, float* d, int width) {
 #endif
 
 template <class S, class T>
-void pack_any(const S* src, int64_t row, int64_t col, int rows, int64_t k, int width, T* dst) {
+void pack_any(const S* src, int64_t row, int64_t col, int rows, int64_t k, int64_t width, T* dst) {
   int done = 0;
   if (row == 1) {
     for (int64_t p = 0; p < k; ++p) {
@@ -95,6 +95,10 @@ void pack_any(const S* src, int64_t row, int64_t col, int rows, int64_t k, int w
     const S* s = src + done * row;
     for (int64_t p = 0; p < k; ++p) dst[p * width + done] = widen(s[p * col]);
   }
+}
+template <class S, class T>
+void pack_whole(const S* src, int64_t row, int64_t col, int rows, int64_t k, int width, T* dst) {
+  pack_any(src, row, col, rows, k, width, dst);
   if (rows < width)
     for (int64_t p = 0; p < k; ++p)
       for (int i = rows; i < width; ++i) dst[p * width + i] = T(0);
@@ -102,20 +106,27 @@ void pack_any(const S* src, int64_t row, int64_t col, int rows, int64_t k, int w
 
 }  // namespace
 
+void turn(const float* src, int64_t row, int rows, int64_t k, int64_t width, float* dst) {
+  pack_any(src, row, 1, rows, k, width, dst);
+}
+void turn(const double* src, int64_t row, int rows, int64_t k, int64_t width, double* dst) {
+  pack_any(src, row, 1, rows, k, width, dst);
+}
+
 void pack(const float* src, int64_t row, int64_t col, int rows, int64_t k, int width, float* dst) {
-  pack_any(src, row, col, rows, k, width, dst);
+  pack_whole(src, row, col, rows, k, width, dst);
 }
 void pack(const double* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           double* dst) {
-  pack_any(src, row, col, rows, k, width, dst);
+  pack_whole(src, row, col, rows, k, width, dst);
 }
 void pack(const bfloat16* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           float* dst) {
-  pack_any(src, row, col, rows, k, width, dst);
+  pack_whole(src, row, col, rows, k, width, dst);
 }
 void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           float* dst) {
-  pack_any(src, row, col, rows, k, width, dst);
+  pack_whole(src, row, col, rows, k, width, dst);
 }
 void pack(const int8_t* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           int32_t* dst) {

@@ -17,9 +17,9 @@ namespace {
 using micro::Kernels;
 using micro::Split;
 
-// About 100 us of work for a range.
+// About 3 us of work for a range, of so many multiplications each.
 int64_t at_once(int64_t cost) {
-  return std::max<int64_t>(1, (int64_t{1} << 22) / std::max<int64_t>(cost, 1));
+  return std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(cost, 1));
 }
 
 // Panels of nr columns, rows beside one another: [panel][row][nr].
@@ -32,16 +32,17 @@ void solve(int64_t n, int64_t k, T* b, const std::vector<Triangle<T>>& triangles
   const int64_t group = std::min(n, kGroup);
   Scratch<T> panel_memory(panels * n * nr), packed_memory(group * n);
   T *const x = panel_memory.get(), *const packed = packed_memory.get();
-  const auto each_panel = [&](int64_t cost, auto&& fn) {
-    parallel_for(panels, at_once(cost), [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; ++j) fn(x + j * n * nr, j * nr, std::min(nr, k - j * nr));
-    });
+  const auto some_panels = [&](int64_t cost, auto&& fn) {
+    parallel_for(panels, at_once(cost), fn);
   };
-  each_panel(n * nr * 8, [&](T* panel, int64_t j, int64_t columns) {
-    for (int64_t i = 0; i < n; ++i) {
-      const T* row = b + (from ? from[i] : i) * k + j;
-      std::fill(std::copy(row, row + columns, panel + i * nr), panel + (i + 1) * nr, T(0));
-    }
+  // Row after row of some panels: what lies together is read together.
+  some_panels(n * nr * 8, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = begin; j < end; ++j) {
+        const T* row = b + (from ? from[i] : i) * k + j * nr;
+        T* into = x + (j * n + i) * nr;
+        std::fill(std::copy(row, row + std::min(nr, k - j * nr), into), into + nr, T(0));
+      }
   });
   for (const Triangle<T>& t : triangles) {
     const Split tiles(n, kern.mr);
@@ -60,8 +61,10 @@ void solve(int64_t n, int64_t k, T* b, const std::vector<Triangle<T>>& triangles
                       packed + (r - top) * n);
         }
       });
-      each_panel(more * kern.mr * n * nr, [&](T* panel, int64_t, int64_t) {
-        for (int64_t s = 0; s < more; ++s) {
+      some_panels(more * kern.mr * n * nr, [&](int64_t begin, int64_t end) {
+        for (int64_t e = begin * more; e < end * more; ++e) {
+          T* const panel = x + e / more * n * nr;
+          const int64_t s = e % more;
           const int64_t tile = t.upper ? t0 + more - 1 - s : t0 + s;
           const int64_t r = tiles.at(tile), h = tiles.at(tile + 1) - r;
           const T* a = packed + (r - top) * n;
@@ -75,9 +78,12 @@ void solve(int64_t n, int64_t k, T* b, const std::vector<Triangle<T>>& triangles
       done += more;
     }
   }
-  each_panel(n * nr * 8, [&](T* panel, int64_t j, int64_t columns) {
+  some_panels(n * nr * 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < n; ++i)
-      std::copy(panel + i * nr, panel + i * nr + columns, b + (to ? to[i] : i) * k + j);
+      for (int64_t j = begin; j < end; ++j) {
+        const T* row = x + (j * n + i) * nr;
+        std::copy(row, row + std::min(nr, k - j * nr), b + (to ? to[i] : i) * k + j * nr);
+      }
   });
 }
 
@@ -176,11 +182,8 @@ int64_t lu(int64_t m, int64_t n, T* a, int64_t lda, int32_t* pivots) {
                         const T* f = triangle + r * kWidth;
                         kern.triangles[h - 1][0]({r, f, u, f + r * h, u + r * nr, true});
                       }
-                      for (int64_t j = 0; j < columns; ++j)
-                        for (int64_t p = 0; p < w; ++p) {
-                          c[p + j * lda] = u[p * nr + j];
-                          u[p * nr + j] = -u[p * nr + j];
-                        }
+                      micro::turn(u, nr, static_cast<int>(w), columns, lda, c);
+                      for (int64_t e = 0; e < w * nr; ++e) u[e] = -u[e];
                       const Split across(columns, kern.mr);
                       for (int64_t i = w; i < rows; i += nr)
                         for (int64_t t = 0; t < across.count; ++t) {
