@@ -22,6 +22,7 @@ struct Gemm {
   void* c;
   int64_t c_batch, c_row;
   const void* bias = nullptr;  // unit stride
+  bool add = false;            // to c (gemm_own, dtypes that it sums up in: float32 and float64)
 };
 
 void gemm(const Gemm&);

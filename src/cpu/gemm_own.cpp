@@ -58,7 +58,7 @@ void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t
   T *const packed_a = take(bytes_a), *const packed_b = take(bytes_b), *const sums = take(bytes_c);
   const C* bias = static_cast<const C*>(g.bias);
   if constexpr (std::is_same_v<S, float>)
-    if (g.m == 1 && g.k * g.n > 4096 &&
+    if (g.m == 1 && !g.add && g.k * g.n > 4096 &&
         micro::one_row(a + m0 * g.a_row, g.k == 1 ? 1 : g.a_col, b + n0 * g.b_col, g.b_row, g.b_col,
                        g.k, kK, n1 - n0, bias ? bias + n0 : nullptr, c + m0 * g.c_row + n0))
       return;
@@ -112,7 +112,7 @@ void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t
           t.k = steps;
           t.cols = static_cast<int>(std::min<int64_t>(nr, nb - j * nr));
           t.c_row = out_row;
-          t.accumulate = p0 > 0;
+          t.accumulate = p0 > 0 || g.add;
           t.bias = last && wide_bias ? wide_bias + (j0 - n0) + j * nr : nullptr;
           if constexpr (kSame) {
             if (direct_b) {

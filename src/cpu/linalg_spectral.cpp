@@ -211,9 +211,13 @@ struct EighOne {
       q = real;
     else
       q = z;
+    const bool tiled = vectors && !kIsComplex<T> && n >= kLeastTiled;
+    if (tiled && uplo == 'U')  // whose reflections lie otherwise
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < j; ++i) a[j + i * n] = a[i + j * n];
     {
       Lapack::Alone alone(l);
-      l.operator()<T>(Routine::sytrd, uplo, n, a, n, w, e, tau, blocks, block_work());
+      l.operator()<T>(Routine::sytrd, tiled ? 'L' : uplo, n, a, n, w, e, tau, blocks, block_work());
     }
     int64_t info;
     if (halved()) {
@@ -230,6 +234,12 @@ struct EighOne {
       return info;
     }
     if constexpr (kIsComplex<T>) std::copy(q, q + n * n, z);
+    if constexpr (!kIsComplex<T>)
+      if (tiled) {
+        reflect_tiles(n - 1, n, n - 1, a + 1, n, tau, z + 1, n);
+        in_order(a, w, e, z, ints, by);
+        return 0;
+      }
     const int64_t width = reflected_width(n), own = 64 * (n + width) + 64 * 65;
     parallel_with((n + width - 1) / width, 1, static_cast<size_t>(own) * sizeof(T),
                   [&](int64_t begin, int64_t end, char* mine) {
@@ -240,17 +250,19 @@ struct EighOne {
                                       n, tau, z + j * n, n, reinterpret_cast<T*>(mine), own);
                     }
                   });
-    // In ascending order.
-    std::copy(w, w + n, e);
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t from = ints[j];
-      w[j] = e[from] / by;
-      std::copy(z + from * n, z + (from + 1) * n, a + j * n);
-    }
+    in_order(a, w, e, z, ints, by);
     return 0;
   }
 
  private:
+  // Values and vectors in ascending order.
+  void in_order(T* a, R* w, R* e, const T* z, const int64_t* from, R by) const {
+    std::copy(w, w + n, e);
+    for (int64_t j = 0; j < n; ++j) {
+      w[j] = e[from[j]] / by;
+      std::copy(z + from[j] * n, z + (from[j] + 1) * n, a + j * n);
+    }
+  }
   // Cuppen's method, its last step: the matrix without what joins its halves, whose vectors LAPACK
   // then updates for that. Afterwards ints[j] is where the j-th value stands.
   int64_t join_halves(R* d, R* e, R* q, R* rest, int64_t* ints) const {

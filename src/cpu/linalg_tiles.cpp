@@ -209,8 +209,85 @@ int64_t lu(int64_t m, int64_t n, T* a, int64_t lda, int32_t* pivots) {
   return info;
 }
 
+// Blocks of reflections as I - V T V', and so C + Y V' C with Y = -V T.
+template <class T>
+void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* tau, T* c,
+             int64_t ldc) {
+  constexpr int64_t kBlock = 64;
+  const int64_t blocks = (k + kBlock - 1) / kBlock;
+  const int64_t ld = (m + 15) / 16 * 16 + 16;  // as in lu()
+  Scratch<T> memory(2 * k * ld);
+  T *const v = memory.get(), *const y = v + k * ld;
+  Gemm product{};
+  product.batch = 1;
+  product.dtype = std::is_same_v<T, double> ? DType::Float64 : DType::Float32;
+  parallel_with(blocks, 1, static_cast<size_t>(2 * kBlock * kBlock) * sizeof(T),
+                [&](int64_t begin, int64_t end, char* own) {
+                  T *const gram = reinterpret_cast<T*>(own), *const t = gram + kBlock * kBlock;
+                  for (int64_t b = begin; b < end; ++b) {
+                    const int64_t from = b * kBlock, w = std::min(kBlock, k - from);
+                    for (int64_t j = from; j < from + w; ++j) {
+                      T* column = v + j * ld;
+                      std::fill(column + from, column + j, T(0));
+                      column[j] = 1;
+                      std::copy(a + j * lda + j + 1, a + j * lda + m, column + j + 1);
+                    }
+                    T* const vb = v + from * ld + from;
+                    Gemm g = product;
+                    g.m = g.n = w, g.k = m - from;
+                    g.a = g.b = vb, g.a_row = g.b_col = ld, g.a_col = g.b_row = 1;
+                    g.c = gram, g.c_row = w;
+                    gemm_own(g);
+                    // T, negative: column j is tau[j] times what is there before, times V' v[j].
+                    std::fill(t, t + w * w, T(0));
+                    for (int64_t j = 0; j < w; ++j) {
+                      const T by = tau[from + j];
+                      for (int64_t q = 0; q < j; ++q) {
+                        const T factor = by * gram[q * w + j];
+                        for (int64_t p = 0; p <= q; ++p) t[j * w + p] -= t[q * w + p] * factor;
+                      }
+                      t[j * w + j] = -by;
+                    }
+                    g.n = m - from, g.k = w;
+                    g.a = t, g.a_row = w, g.a_col = 1;
+                    g.b = vb, g.b_row = ld, g.b_col = 1;
+                    g.c = y + from * ld + from, g.c_row = ld;
+                    gemm_own(g);
+                  }
+                });
+  constexpr int64_t kColumns = 32;
+  parallel_for((n + kColumns - 1) / kColumns, at_once(m * k * kColumns),
+               [&](int64_t begin, int64_t end) {
+                 const int64_t c0 = begin * kColumns, columns = std::min(n, end * kColumns) - c0;
+                 Scratch<T> products(columns * kBlock);
+                 for (int64_t b = blocks - 1; b >= 0; --b) {
+                   const int64_t from = b * kBlock, w = std::min(kBlock, k - from);
+                   T* const part = c + c0 * ldc + from;
+                   Gemm g = product;
+                   g.m = columns, g.n = w, g.k = m - from;
+                   g.a = part, g.a_row = ldc, g.a_col = 1;
+                   g.b = v + from * ld + from, g.b_row = 1, g.b_col = ld;
+                   g.c = products.get(), g.c_row = w;
+                   gemm_own(g);
+                   g.n = m - from, g.k = w;
+                   g.a = products.get(), g.a_row = w;
+                   g.b = y + from * ld + from, g.b_row = ld, g.b_col = 1;
+                   g.c = part, g.c_row = ldc, g.add = true;
+                   gemm_own(g);
+                 }
+               });
+}
+
 }  // namespace
 
+void reflect_tiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* tau,
+                   float* c, int64_t ldc) {
+  reflect(m, n, k, a, lda, tau, c, ldc);
+}
+void reflect_tiles(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* tau,
+                   double* c, int64_t ldc) {
+  reflect(m, n, k, a, lda, tau, c, ldc);
+}
 int64_t lu_tiles(int64_t m, int64_t n, float* a, int64_t lda, int32_t* pivots) {
   return lu(m, n, a, lda, pivots);
 }

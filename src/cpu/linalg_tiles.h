@@ -1,5 +1,5 @@
-// LU and triangular systems of real matrices on the tiles of our own product. What is computed
-// follows from shapes and the instruction set: not from how many threads there are.
+// LU, triangular systems and reflections of real matrices on the tiles of our own product. What is
+// computed follows from shapes and the instruction set: not from how many threads there are.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,12 @@ void solve_tiles(int64_t n, int64_t k, float* b, const std::vector<Triangle<floa
                  const int32_t* from, const int32_t* to);
 void solve_tiles(int64_t n, int64_t k, double* b, const std::vector<Triangle<double>>&,
                  const int32_t* from, const int32_t* to);
+
+// C [m, n] := H1 H2 ... Hk C, both by columns: Hj = I - tau[j] v v' with v of column j of A, below
+// its diagonal, 1 there and 0 above (what geqrf leaves). k <= m.
+void reflect_tiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* tau,
+                   float* c, int64_t ldc);
+void reflect_tiles(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* tau,
+                   double* c, int64_t ldc);
 
 }  // namespace pyflame::cpu
