@@ -211,13 +211,19 @@ struct EighOne {
       q = real;
     else
       q = z;
-    const bool tiled = vectors && !kIsComplex<T> && n >= kLeastTiled;
-    if (tiled && uplo == 'U')  // whose reflections lie otherwise
+    // Only the lower triangle is decomposed: of an upper one OpenBLAS 0.3.21 reads columns behind
+    // the last (complex64), and its reflections lie otherwise.
+    if (uplo == 'U')
       for (int64_t j = 0; j < n; ++j)
-        for (int64_t i = 0; i < j; ++i) a[j + i * n] = a[i + j * n];
+        for (int64_t i = 0; i < j; ++i) {
+          if constexpr (kIsComplex<T>)
+            a[j + i * n] = std::conj(a[i + j * n]);
+          else
+            a[j + i * n] = a[i + j * n];
+        }
     {
       Lapack::Alone alone(l);
-      l.operator()<T>(Routine::sytrd, tiled ? 'L' : uplo, n, a, n, w, e, tau, blocks, block_work());
+      l.operator()<T>(Routine::sytrd, 'L', n, a, n, w, e, tau, blocks, block_work());
     }
     int64_t info;
     if (halved()) {
@@ -235,7 +241,7 @@ struct EighOne {
     }
     if constexpr (kIsComplex<T>) std::copy(q, q + n * n, z);
     if constexpr (!kIsComplex<T>)
-      if (tiled) {
+      if (n >= kLeastTiled) {
         reflect_tiles(n - 1, n, n - 1, a + 1, n, tau, z + 1, n);
         in_order(a, w, e, z, ints, by);
         return 0;
@@ -246,7 +252,7 @@ struct EighOne {
                     Lapack::Alone alone(l);
                     for (int64_t i = begin; i < end; ++i) {
                       const int64_t j = i * width;
-                      l.operator()<T>(Routine::ormtr, 'L', uplo, 'N', n, std::min(width, n - j), a,
+                      l.operator()<T>(Routine::ormtr, 'L', 'L', 'N', n, std::min(width, n - j), a,
                                       n, tau, z + j * n, n, reinterpret_cast<T*>(mine), own);
                     }
                   });

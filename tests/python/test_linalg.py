@@ -158,6 +158,50 @@ def test_any_layout_and_broadcast_batches():
     close(L.solve(pf.tensor(a), pf.tensor(vs)), np.linalg.solve(a, vs[..., None])[..., 0])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_systems_beyond_tiles(dtype):
+    """Sizes around tiles and panels, more rows than are packed at once; what is singular, NaN."""
+    for n, k in ((64, 8), (65, 33), (97, 40), (600, 17)):
+        for m in (n, n + 37, n - 30):
+            a = random(m, n, dtype=dtype)
+            p, low, up = L.lu(pf.tensor(a))
+            close(of(p).astype(np.float64) @ of(low) @ of(up), a, dtype)
+            assert np.abs(of(low)).max() <= 1
+        a, b = random(n, n, dtype=dtype) + 2 * np.eye(n, dtype=dtype), random(n, k, dtype=dtype)
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        lu, pivots = L.lu_factor(pf.tensor(a))
+        x = L.lu_solve(lu, pivots, pf.tensor(b))
+        close(x, np.linalg.solve(wide_a, wide_b), dtype)
+        close(
+            L.solve(pf.tensor(a.T.copy()).mT, pf.tensor(b)), np.linalg.solve(wide_a, wide_b), dtype
+        )
+        x = L.lu_solve(lu, pivots, pf.tensor(b), adjoint=True)
+        close(x, np.linalg.solve(wide_a.T, wide_b), dtype)
+        bad = a.copy()
+        bad[:, n // 2] = 0
+        with pytest.raises(L.LinAlgError, match=f"element {n // 2 + 1} of the diagonal"):
+            L.solve(pf.tensor(bad), pf.tensor(b))
+        with pytest.raises(L.LinAlgError, match="singular"):
+            L.inv(pf.tensor(bad))
+        for at in ((0, 0), (n - 1, 3), (n // 2, n - 1)):
+            bad = a.copy()
+            bad[at] = np.nan
+            factors, _, info = L.lu_factor_ex(pf.tensor(bad))
+            assert info.item() == 0 and np.isnan(of(factors)).any()
+            assert np.isnan(of(L.solve(pf.tensor(bad), pf.tensor(b)))).all(axis=0).any()
+
+
+def test_eigenvectors_of_either_triangle():
+    for n in (64, 131, 512):
+        for dtype in TYPES:
+            a = random(n, n, dtype=dtype)
+            a = a + adjoint(a)
+            for uplo, half in (("L", np.tril), ("U", np.triu)):
+                w, v = L.eigh(pf.tensor(half(a)), UPLO=uplo)
+                close(of(v) * of(w)[None] @ adjoint(of(v)), a, dtype)
+                close(adjoint(of(v)) @ of(v), np.eye(n), dtype)
+
+
 def test_triangular_systems():
     for dtype in (np.float64, np.complex128):
         for n, k in ((1, 1), (5, 3), (150, 200)):
