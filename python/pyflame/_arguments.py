@@ -169,6 +169,44 @@ def _data(commands):
     add("--dtype", choices=_TOKEN_DTYPES, help="of the numbers (uint16, or uint32 where needed)")
 
 
+def _of_the_machine(commands):
+    verify = commands.add_parser(
+        "verify",
+        help="whether everything works here, step by step",
+        description="Checks in this order: the GPUs, arithmetic, a small model, a small table, larger and "
+        "larger models. Says what each step found; the exit status is 1 when one fails, and those "
+        "behind it do not run. On a machine without a GPU it says so and checks the CPU.",
+        formatter_class=_Help,
+    )
+    add = verify.add_argument
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
+
+    monitor = commands.add_parser(
+        "monitor",
+        help="memory and work of the host and its GPUs",
+        description="Prints used memory and how busy the host and each GPU are, again and again, until "
+        "Ctrl-C or SIGTERM. No GPU is opened for it.",
+        formatter_class=_Help,
+    )
+    add = monitor.add_argument
+    add("--interval", type=_real(0.01, 10**6), default=1.0, metavar="SECONDS", help="between rows")
+    add("--csv", metavar="FILE", help="also append rows to this file, each as it comes")
+    add("--count", type=_natural, default=0, metavar="N", help="end after so many times; 0: never")
+
+    env = commands.add_parser(
+        "env",
+        help="variables of the environment, and what each does here",
+        description="Lists the variables that GPUs and training are set up with: value, effect, and what is "
+        "wrong with it.",
+    )
+    how = env.add_mutually_exclusive_group()
+    how.add_argument(
+        "--export", action="store_true", help="a script for bash that sets up this machine"
+    )
+    how.add_argument("--json", action="store_true", help="the list as JSON")
+
+
 def tabular_options():
     """Names of what `pyflame train tabular` takes, as a file of options may have them."""
     models = _Parser().add_subparsers()
@@ -334,4 +372,5 @@ def parser():
     )  # fmt: skip
 
     commands.add_parser("info", help="version, devices and backends")
+    _of_the_machine(commands)
     return top

@@ -68,6 +68,18 @@ def _run(args, parser):
         return convert.command(args)
     if args.command == "info":
         return _info()
+    if args.command == "verify":
+        from .commands import verify as job
+
+        return job.command(args)
+    if args.command == "monitor":
+        from .commands import monitor as job
+
+        return job.command(args)
+    if args.command == "env":
+        from .commands import environment as job
+
+        return job.command(args)
     parser.print_help()
     return 2
 

@@ -1,0 +1,1 @@
+"""What commands of `pyflame` do that is no training."""
