@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
+#include "ops/complex_inverse.h"
 #include "ops/hidden.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
@@ -252,15 +253,45 @@ Tensor absolute(const Tensor& z) {
   return r;
 }
 
+// size(x) cos(y) and size(x) sin(y) as annex G of C99 has them: what is 0 or infinite at x = 0 or
+// infinity stays beside a cosine of which nothing is known, the sine of a real number is 0 whatever
+// stands before it, and 0 beside a sine of which nothing is known is 0.
+Tensor at_its_ends(const Tensor& x) {
+  return logical_or(eq(x, Scalar(0.0)), isinf(x));
+}
+Tensor times_cosine(const Tensor& size, const Parts& z) {
+  const Tensor c = cos(z.im), end = logical_and(at_its_ends(z.re), at_its_ends(size));
+  return where(logical_and(isnan(c), end), size, mul(size, c));
+}
+Tensor times_sine(const Tensor& size, const Parts& z) {
+  const Tensor s = sin(z.im), zero = logical_and(at_its_ends(z.re), eq(size, Scalar(0.0)));
+  const Tensor real = mul(clamp(size, Scalar(-1.0), Scalar(1.0)), z.im);
+  return where(eq(z.im, Scalar(0.0)), where(isnan(size), z.im, real),
+               where(logical_and(isnan(s), zero), size, mul(size, s)));
+}
+
 Tensor exponential(const Tensor& z) {
   return holomorphic(
       "exp", z,
       [](const Tensor& t) {
         const Parts p = parts(t);
         const Tensor size = exp(p.re);
-        return complex(mul(size, cos(p.im)), mul(size, sin(p.im)));
+        return complex(times_cosine(size, p), times_sine(size, p));
       },
       [](const Tensor&, const Tensor& y) { return y; });
+}
+Tensor exponential_less_one(const Tensor& z) {
+  return holomorphic(
+      "expm1", z,
+      [](const Tensor& t) {
+        // expm1(x) cos(y) - 2 sin(y / 2)^2: nothing is lost where both are small.
+        const Parts p = parts(t);
+        const Tensor half = sin(mul(p.im, Scalar(0.5))), size = expm1(p.re);
+        const Tensor re = sub(mul(size, cos(p.im)), mul(square(half), Scalar(2.0)));
+        return complex(where(logical_and(isnan(half), isinf(p.re)), size, re),
+                       times_sine(exp(p.re), p));
+      },
+      [](const Tensor&, const Tensor& y) { return add(y, Scalar(1)); });
 }
 Tensor logarithm(const Tensor& z) {
   return holomorphic(
@@ -275,13 +306,8 @@ Tensor root(const Tensor& z) {
   return holomorphic(
       "sqrt", z,
       [](const Tensor& t) {
-        // The larger part first, the other by a quotient that loses nothing.
-        const Parts p = parts(t);
-        const Tensor large = sqrt(mul(add(abs(p.re), hypot(p.re, p.im)), Scalar(0.5)));
-        const Tensor small =
-            where(eq(large, Scalar(0.0)), Scalar(0.0), div(mul(abs(p.im), Scalar(0.5)), large));
-        const Tensor right = ge(p.re, Scalar(0.0));
-        return complex(where(right, large, small), copysign(where(right, small, large), p.im));
+        const Parts p = ops::root_parts(parts(t));
+        return complex(p.re, p.im);
       },
       [](const Tensor&, const Tensor& y) { return times_number(reciprocal(y), 0.5); });
 }
@@ -311,7 +337,7 @@ Tensor hyperbolic_sine(const Tensor& z) {
       "sinh", z,
       [](const Tensor& t) {
         const Parts p = parts(t);
-        return complex(mul(sinh(p.re), cos(p.im)), mul(cosh(p.re), sin(p.im)));
+        return complex(times_cosine(sinh(p.re), p), times_sine(cosh(p.re), p));
       },
       [](const Tensor& z, const Tensor&) { return cosh(z); });
 }
@@ -320,7 +346,7 @@ Tensor hyperbolic_cosine(const Tensor& z) {
       "cosh", z,
       [](const Tensor& t) {
         const Parts p = parts(t);
-        return complex(mul(cosh(p.re), cos(p.im)), mul(sinh(p.re), sin(p.im)));
+        return complex(times_cosine(cosh(p.re), p), times_sine(sinh(p.re), p));
       },
       [](const Tensor& z, const Tensor&) { return sinh(z); });
 }
@@ -331,13 +357,47 @@ Tensor hyperbolic_tangent(const Tensor& z) {
   return holomorphic(
       "tanh", z,
       [](const Tensor& t) {
-        // Of the doubled angle; far out the real part is a sign, and cosh would overflow.
+        // Far out the real part is a sign, and cosh would overflow.
         const Parts p = parts(t);
-        const Tensor x = clamp(mul(p.re, Scalar(2.0)), Scalar(-80.0), Scalar(80.0));
-        const Tensor y = mul(p.im, Scalar(2.0)), d = add(cosh(x), cos(y));
-        return complex(div(sinh(x), d), div(sin(y), d));
+        const Tensor far = gt(abs(p.re), Scalar(40.0));
+        const Tensor x = clamp(p.re, Scalar(-40.0), Scalar(40.0)), sh = sinh(x);
+        const Tensor c = cos(p.im), d = add(square(sh), square(c));
+        const Tensor tail = mul(exp(mul(abs(p.re), Scalar(-2.0))), Scalar(4.0));
+        const Tensor re = where(far, clamp(x, Scalar(-1.0), Scalar(1.0)), div(mul(sh, cosh(x)), d));
+        const Tensor im = mul(sin(p.im), c);
+        return complex(
+            where(eq(p.re, Scalar(0.0)), p.re, re),
+            where(eq(p.im, Scalar(0.0)), p.im,
+                  where(far,
+                        where(isinf(p.re),
+                              mul(copysign(ones_like(im), where(isnan(im), Scalar(1.0), im)),
+                                  Scalar(0.0)),
+                              mul(tail, im)),
+                        div(im, d))));
       },
       [](const Tensor&, const Tensor& y) { return one_minus_square(y); });
+}
+using InverseParts = Parts (*)(const Parts&);
+Tensor inverse(const char* name, const Tensor& z, InverseParts f, Derivative slope) {
+  return holomorphic(
+      name, z,
+      [f](const Tensor& t) {
+        const Parts p = f(parts(t));
+        return complex(p.re, p.im);
+      },
+      slope);
+}
+// -i f(i z)
+template <InverseParts F>
+Parts quarter_turn(const Parts& z) {
+  const Parts p = F({neg(z.im), z.re});
+  return {p.im, neg(p.re)};
+}
+Tensor slope_of_asin(const Tensor& z, const Tensor&) {
+  return one_over(root(one_minus_square(z)));
+}
+Tensor slope_of_atanh(const Tensor& z, const Tensor&) {
+  return one_over(one_minus_square(z));
 }
 Tensor to_power_of(const Tensor& z, int64_t n) {
   Tensor result, power = z;
@@ -418,7 +478,8 @@ Tensor sgn(const Tensor& z) {
   if (!is_complex(z)) return sign(z);
   const Tensor size = abs(z), none = eq(size, Scalar(0.0));
   const Tensor safe = where(none, ones_like(size), size);
-  return as_complex(div(view_as_real(z), unsqueeze(safe, -1)));
+  const Tensor unit = div(view_as_real(z), unsqueeze(safe, -1));
+  return as_complex(where(unsqueeze(none, -1), Scalar(0.0), unit));  // of -0, too
 }
 
 Tensor adjoint(const Tensor& z) {
@@ -486,7 +547,7 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
     case op::exp2:
       return exponential(times_number(z(0), M_LN2));
     case op::expm1:
-      return sub(exponential(z(0)), Scalar(1));
+      return exponential_less_one(z(0));
     case op::log:
       return logarithm(z(0));
     case op::log1p:
@@ -507,6 +568,25 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
       return hyperbolic_cosine(z(0));
     case op::tanh:
       return hyperbolic_tangent(z(0));
+    case op::asin:
+      return inverse("asin", z(0), quarter_turn<asinh_parts>, slope_of_asin);
+    case op::acos:
+      return inverse("acos", z(0), acos_parts,
+                     [](const Tensor& z, const Tensor& y) { return neg(slope_of_asin(z, y)); });
+    case op::atan:
+      return inverse("atan", z(0), quarter_turn<atanh_parts>, [](const Tensor& z, const Tensor&) {
+        return one_over(add(square(z), Scalar(1)));
+      });
+    case op::asinh:
+      return inverse("asinh", z(0), asinh_parts, [](const Tensor& z, const Tensor&) {
+        return one_over(root(add(square(z), Scalar(1))));
+      });
+    case op::acosh:
+      return inverse("acosh", z(0), acosh_parts, [](const Tensor& z, const Tensor&) {
+        return one_over(mul(root(sub(z, Scalar(1))), root(add(z, Scalar(1)))));
+      });
+    case op::atanh:
+      return inverse("atanh", z(0), atanh_parts, slope_of_atanh);
     case op::sigmoid:
       return one_over(add(exponential(neg(z(0))), Scalar(1)));
     case op::silu:

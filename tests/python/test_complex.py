@@ -30,7 +30,8 @@ UNARY = {
     "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "sigmoid": lambda z: 1 / (1 + np.exp(-z)), "angle": np.angle, "sgn": lambda z: z / np.abs(z),
-    "conj": np.conj, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "conj": np.conj, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "logical_not": np.logical_not, "isreal": np.isreal, "conj_physical": np.conj,
 }  # fmt: skip
 
@@ -119,6 +120,45 @@ def test_edges():
     same(nan.isinf(), [False, True])
 
 
+ENDS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.0, 1e-300, 1e200, -1e308]
+# NumPy's expm1 has NaN where exp and annex G of C99 have infinities and zeros.
+FROM_C99 = "asin acos atan asinh acosh atanh sqrt exp sinh cosh tanh".split()
+
+
+@pytest.mark.parametrize("name", FROM_C99)
+def test_infinities_and_zeros(name):
+    """As C99 has them, in NumPy: also the signs of zeros, which say on which side of a cut a number is."""
+    rng = np.random.default_rng(1)
+    z = np.array([complex(a, b) for a in ENDS for b in ENDS])
+    wide = (rng.normal(size=300) + 1j * rng.normal(size=300)) * 10 ** rng.uniform(-8, 8, 300)
+    if name in ("exp", "sinh", "cosh"):
+        wide = wide[np.abs(wide) < 300]
+    z = np.concatenate([z, wide])
+    with np.errstate(all="ignore"):
+        want = UNARY[name](z)
+    got = of(getattr(pf, name)(pf.tensor(z)))
+    # Where C99 leaves a sign open, or where a part that is NaN decides of the other.
+    loose = np.isnan(want.real) | np.isnan(want.imag) | ~np.isfinite(z)
+    for part in ("real", "imag"):
+        g, w = getattr(got, part), getattr(want, part)
+        known = ~np.isnan(w)
+        assert (np.isnan(g) == np.isnan(w))[np.isfinite(z)].all(), name
+        far = np.isinf(w) & known
+        assert (np.abs(g[far]) == np.inf).all(), (name, z[far], g[far])
+        near = np.isfinite(w)
+        bound = 1e-12 * np.where(np.isfinite(want), np.abs(want), np.abs(w))[near]
+        assert (np.abs(g[near] - w[near]) <= bound).all(), name
+        strict = known & ~loose
+        assert (np.signbit(g) == np.signbit(w))[strict & (w == g)].all(), name
+
+
+def test_nothing_is_lost_near_zero():
+    z = np.array([1e-12 + 1e-13j, -1e-15j, 1e-9 - 1e-7j])
+    close(pf.tensor(z).expm1() / pf.tensor(z), 1 + z / 2, 1e-13)
+    close(pf.tensor(z).atanh() / pf.tensor(z), np.ones(3), 1e-13)
+    same(pf.tensor([complex(-0.0, -0.0)]).sgn().imag.signbit(), [False])
+
+
 def test_sums_and_products():
     a, b = random(2, 3, 4), random(2, 4, 5)
     t = pf.tensor(a)
@@ -180,6 +220,7 @@ def test_parts_are_views():
 
 
 GRADIENTS = {
+    **{n: (lambda z, w, f=getattr(pf, n): f(z) + f(w)) for n in "asin acos atan asinh acosh atanh expm1".split()},
     "mul": lambda z, w: z * w, "div": lambda z, w: z / w, "add": lambda z, w: z + 2j * w,
     "sub": lambda z, w: 1 - z - w, "matmul": lambda z, w: z @ w.mH, "abs": lambda z, w: abs(z) + abs(w),
     "angle": lambda z, w: z.angle() * w.real, "exp": lambda z, w: (z * w).exp(),
