@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "core/blocks.h"
 #include "core/kept.h"
 #include "core/lock.h"
+#include "core/memory_words.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
@@ -24,7 +24,6 @@ using namespace blocks;
 
 namespace {
 
-constexpr size_t kLabelled = 64 * kKiB;  // blocks this large are listed when memory runs out
 constexpr size_t kScratch = 15 * kMiB, kIdleScratch = 64 * kMiB;  // see MemoryUse
 // Unused segments are exchanged for one that fits when the new one would take what is reserved
 // beyond 9/8 of what was ever in use: best fit alone ends at up to 1.5 times that. Exchanging may
@@ -34,12 +33,6 @@ constexpr size_t kScratch = 15 * kMiB, kIdleScratch = 64 * kMiB;  // see MemoryU
 constexpr int64_t kSpare = 8, kWorthwhile = 64 * kMiB;
 constexpr int kExchanges = 32;
 constexpr int64_t kExchangeEvery = 4096;
-
-std::string megabytes(int64_t bytes) {
-  char text[32];
-  snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / static_cast<double>(kMiB));
-  return text;
-}
 
 }  // namespace
 
@@ -241,7 +234,11 @@ class Allocator {
     if (apply_limit && limited_ && (s.fraction > 0 || s.limit > 0)) set_limit(0);
   }
 
-  std::string snapshot();
+  std::string snapshot() {
+    std::lock_guard lock(mutex_);
+    if (!waiting_.empty()) collect_waiting(false);
+    return blocks::snapshot(device_, segments_);
+  }
 
  private:
   struct Waiting {
@@ -606,8 +603,28 @@ class Allocator {
     most_then_ = most;
   }
 
-  [[noreturn]] void raise(size_t bytes, pf_status status, const MemoryUse& use);
-  std::string largest();
+  [[noreturn]] void raise(size_t bytes, pf_status status, const MemoryUse& use) {
+    const char* op = use.op ? use.op : "allocate";
+    if (status != PF_OOM)
+      PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(),
+              " failed: ", backend_error(backend_, status));
+    ++stats_.ooms;
+    pf_memory_info info{};
+    std::string free;
+    if (backend_->memory_info(device_.index, &info) == PF_OK)
+      free = "; the device has " + megabytes(static_cast<int64_t>(info.free_bytes)) + " free of " +
+             megabytes(static_cast<int64_t>(info.total_bytes));
+    const int64_t allocated = stats_.all.allocated_bytes.current,
+                  reserved = stats_.all.reserved_bytes.current;
+    PF_FAIL(OutOfMemoryError, op, "out of memory on ", device_.str(), ": asked for ",
+            megabytes(static_cast<int64_t>(bytes)), " with ", megabytes(allocated),
+            " in live tensors (largest: ", largest(segments_), "), ",
+            megabytes(reserved - allocated), " reserved beside them and a limit of ",
+            megabytes(limit_), free,
+            "; use a smaller batch or model, accumulate gradients over several smaller batches, "
+            "drop tensors that are no longer needed, or, where much is reserved beside them, set "
+            "PYFLAME_ALLOC_CONF=max_split_size_mb:128");
+  }
 
   Device device_;
   const pf_backend* backend_;
@@ -619,7 +636,7 @@ class Allocator {
   Pools pools_;
   std::map<int64_t, Private> private_;
   int64_t route_ = 0, last_pool_ = 0;  // of allocations now; 0: the common pools
-  std::map<void*, Segment*> segments_;
+  Segments segments_;
   std::vector<Waiting> waiting_;
   std::vector<pf_event> events_;  // to be used again
   MemoryStats stats_;
@@ -631,96 +648,6 @@ class Allocator {
   size_t idle_scratch_ = 0;  // bytes in bins for larger blocks than small ones
   std::atomic<int64_t> headroom_{0};
 };
-
-// ---- words -------------------------------------------------------------------------------------
-
-namespace {
-
-std::string contents(const Block& b) {
-  std::string s = b.op ? b.op : "?";
-  s += " [";
-  for (int i = 0; i < b.shape.size(); ++i) s += (i ? ", " : "") + std::to_string(b.shape[i]);
-  return s + "] " + std::string(name(b.dtype));
-}
-
-}  // namespace
-
-std::string Allocator::largest() {
-  std::vector<const Block*> live;
-  for (const auto& [base, s] : segments_)
-    for (const Block* b = s->first; b; b = b->next)
-      if (b->state == Block::Used && b->size >= kLabelled) live.push_back(b);
-  std::sort(live.begin(), live.end(), [](auto* a, auto* b) { return BySize()(b, a); });
-  std::string r;
-  for (size_t i = 0; i < std::min<size_t>(live.size(), 5); ++i)
-    r += (i ? ", " : "") + megabytes(static_cast<int64_t>(live[i]->size)) + " from " +
-         contents(*live[i]);
-  return r.empty() ? "none" : r;
-}
-
-void Allocator::raise(size_t bytes, pf_status status, const MemoryUse& use) {
-  const char* op = use.op ? use.op : "allocate";
-  if (status != PF_OOM)
-    PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(),
-            " failed: ", backend_error(backend_, status));
-  ++stats_.ooms;
-  pf_memory_info info{};
-  std::string free;
-  if (backend_->memory_info(device_.index, &info) == PF_OK)
-    free = "; the device has " + megabytes(static_cast<int64_t>(info.free_bytes)) + " free of " +
-           megabytes(static_cast<int64_t>(info.total_bytes));
-  const int64_t allocated = stats_.all.allocated_bytes.current,
-                reserved = stats_.all.reserved_bytes.current;
-  PF_FAIL(OutOfMemoryError, op, "out of memory on ", device_.str(), ": asked for ",
-          megabytes(static_cast<int64_t>(bytes)), " with ", megabytes(allocated),
-          " in live tensors (largest: ", largest(), "), ", megabytes(reserved - allocated),
-          " reserved beside them and a limit of ", megabytes(limit_), free,
-          "; use a smaller batch or model, accumulate gradients over several smaller batches, "
-          "drop tensors that are no longer needed, or, where much is reserved beside them, set "
-          "PYFLAME_ALLOC_CONF=max_split_size_mb:128");
-}
-
-std::string Allocator::snapshot() {
-  std::lock_guard lock(mutex_);
-  if (!waiting_.empty()) collect_waiting(false);
-  static constexpr const char* kStates[] = {"active_allocated", "active_awaiting_free", "inactive",
-                                            "inactive"};
-  std::string r = "[";
-  for (const auto& [base, s] : segments_) {
-    size_t allocated = 0, active = 0, requested = 0;
-    std::string blocks;
-    for (const Block* b = s->first; b; b = b->next) {
-      const bool used = b->state == Block::Used;
-      if (used) allocated += b->size, requested += b->requested;
-      if (used || b->state == Block::Waiting) active += b->size;
-      blocks += std::string(blocks.empty() ? "" : ", ") +
-                "{\"address\": " + std::to_string(reinterpret_cast<uintptr_t>(b->data)) +
-                ", \"size\": " + std::to_string(b->size) +
-                ", \"requested_size\": " + std::to_string(used ? b->requested : 0) +
-                ", \"state\": \"" + kStates[b->state] + "\"";
-      if (used && b->op) {
-        blocks += std::string(", \"operation\": \"") + b->op + "\"";
-        if (b->size >= kLabelled) {
-          blocks += ", \"dtype\": \"" + std::string(name(b->dtype)) + "\", \"shape\": [";
-          for (int i = 0; i < b->shape.size(); ++i)
-            blocks += (i ? ", " : "") + std::to_string(b->shape[i]);
-          blocks += "]";
-        }
-      }
-      blocks += "}";
-    }
-    r += std::string(r.size() > 1 ? ",\n " : "") + "{\"device\": \"" + device_.str() +
-         "\", \"address\": " + std::to_string(reinterpret_cast<uintptr_t>(base)) +
-         ", \"total_size\": " + std::to_string(s->size) +
-         ", \"allocated_size\": " + std::to_string(allocated) +
-         ", \"active_size\": " + std::to_string(active) +
-         ", \"requested_size\": " + std::to_string(requested) +
-         ", \"stream\": " + std::to_string(s->stream ? s->stream->id : 0) +
-         ", \"segment_pool_id\": [0, " + std::to_string(s->pool) + "], \"segment_type\": \"" +
-         (s->small ? "small" : "large") + "\", \"blocks\": [" + blocks + "]}";
-  }
-  return r + "]";
-}
 
 // ---- one for each device -----------------------------------------------------------------------
 
