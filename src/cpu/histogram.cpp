@@ -2,9 +2,10 @@
 // which side of it the value lies: bins are exact, and nothing branches on values. Eight values'
 // bins are found while the sums of those 32 before are made, so that arithmetic and memory have
 // work at all times, and later values are fetched (steps through tables at random keep the hardware
-// from fetching ahead). Neighbours go to tables of their own, since a sum that waits for the one
-// before it in the same bin takes as long as eight others; the tables lie side by side, a bin after
-// the other, and fit into the L1. What a table sees follows from the sizes alone.
+// from fetching ahead); blocks of kStretches stretches take turns, for more memory is on its way at
+// a time. Neighbours go to tables of their own, since a sum that waits for the one before it in the
+// same bin takes as long as eight others; the tables lie side by side, a bin after the other, and
+// fit into the L1. What a table sees follows from the sizes alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/histogram.cpp"
@@ -54,6 +55,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kStep = 8, kBlock = 32, kNear = 128, kFar = 2048;  // values
+constexpr int64_t kStretches = 4;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(double));  // at most kStep
 constexpr double kAnchor = 1.5 * (int64_t{1} << 52);  // what is added to it is rounded
 
@@ -124,22 +126,30 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
   };
   const auto all = [&](const auto& find) HWY_ATTR {
     alignas(64) uint32_t bin[2][kBlock];
-    const int64_t whole = n - n % kBlock;
     const W* w = kWeighted ? weights : nullptr;
     const auto of = [&](int64_t i) { return kWeighted ? w + i : nullptr; };
+    const int64_t blocks = n / kBlock, some = blocks / kStretches, more = blocks % kStretches;
+    const auto begin = [&](int64_t block) {
+      const int64_t s = block % kStretches;
+      return (s * some + std::min(s, more) + block / kStretches) * kBlock;
+    };
     int now = 0;
-    if (whole > 0)
+    int64_t i = 0;
+    if (blocks > 0)
       for (int64_t k = 0; k < kBlock; k += kStep) find(x + k, of(k), bin[0] + k);
-    for (int64_t i = 0; i + kBlock < whole; i += kBlock, now = 1 - now)
+    for (int64_t block = 1; block < blocks; ++block, now = 1 - now) {
+      const int64_t next = begin(block);
       for (int64_t k = 0; k < kBlock; k += kStep) {
         fetch(x + i + k);
         if constexpr (kWeighted) fetch(w + i + k);
-        find(x + i + kBlock + k, of(i + kBlock + k), bin[1 - now] + k);
+        find(x + next + k, of(next + k), bin[1 - now] + k);
         sum(of(i + k), bin[now] + k);
       }
-    if (whole > 0)
-      for (int64_t k = 0; k < kBlock; k += kStep) sum(of(whole - kBlock + k), bin[now] + k);
-    for (int64_t i = whole; i < n; i += kStep) {
+      i = next;
+    }
+    if (blocks > 0)
+      for (int64_t k = 0; k < kBlock; k += kStep) sum(of(i + k), bin[now] + k);
+    for (i = blocks * kBlock; i < n; i += kStep) {
       S rest[kStep];
       W rest_weights[kStep] = {};
       const int64_t m = std::min(kStep, n - i);
