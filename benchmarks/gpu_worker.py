@@ -43,7 +43,7 @@ def main():
     args = parser.parse_args()
     try:
         torch = importlib.import_module(args.module)
-        from benchmarks import gpu_captured, gpu_cases, gpu_steps  # noqa: F401 (they register)
+        from benchmarks import gpu_captured, gpu_cases, gpu_sparse, gpu_steps  # noqa: F401 (they register)
         from benchmarks.gpu_case import CASES
 
         torch.manual_seed(1)

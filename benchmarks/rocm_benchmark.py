@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import gpu_captured, gpu_case, gpu_cases, gpu_steps, harness
+from benchmarks import gpu_captured, gpu_case, gpu_cases, gpu_sparse, gpu_steps, harness
 
 GROUPS = sorted({c.group for c in gpu_case.CASES.values()})
 
@@ -121,7 +121,7 @@ def row(result):
     return line
 
 
-def main():
+def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="every group (also without any flag)")
     for group in GROUPS:
@@ -137,7 +137,7 @@ def main():
     parser.add_argument("--no-torch", action="store_true", help="without PyTorch beside it")
     parser.add_argument("--device", help="default: the GPU, or the CPU when there is none")
     parser.add_argument("--json", metavar="FILE", help="write results here")
-    args = parser.parse_args()
+    args = parser.parse_args(given)
     args.rounds = max(1, args.iterations)
     args.seconds *= min(1, 10 / args.rounds)
     env = harness.environment(harness.os.cpu_count() or 1)
@@ -145,7 +145,7 @@ def main():
     device = args.device or device
     if device == "cpu" or args.small:
         harness.os.environ["PYFLAME_BENCH_SMALL"] = env["PYFLAME_BENCH_SMALL"] = "1"
-        for module in (gpu_case, gpu_cases, gpu_steps, gpu_captured):
+        for module in (gpu_case, gpu_cases, gpu_steps, gpu_captured, gpu_sparse):
             importlib.reload(module)
     cases = gpu_case.CASES
     modules = ["pyflame"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness
+from benchmarks import harness, rocm_benchmark
 
 # "values": the gradient by those, of a matrix 20 times as small, for PyTorch makes all of it dense.
 CASES = (
@@ -81,7 +81,12 @@ def main():
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--nonzeros", type=int, default=1_000_000)
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--device", default="cpu", help="of a GPU: the cases of gpu_sparse.py")
     args = parser.parse_args()
+    if args.device != "cpu":
+        given = ["--device", args.device, "--iterations", str(args.rounds)]
+        given += ["--seconds", str(args.seconds), *(["--json", args.json] if args.json else [])]
+        return rocm_benchmark.main(["--sparse", "--masks", *given])
     if args.worker:
         return worker(*args.worker, args)
     results = {}
@@ -102,4 +107,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
