@@ -186,6 +186,10 @@ void init_capture(nb::module_& m) {
              const Capture::Difference d = c.difference(trial);
              return nb::make_tuple(d.what, d.numbers);
            })
+      .def("slot_of_made",
+           [](const Capture& c, nb::handle t) { return c.slot_of_made(tensor_of(t.ptr())); })
+      .def("put_in_place", [](Capture& c, int slot,
+                              nb::handle t) { return c.put_in_place(slot, tensor_of(t.ptr())); })
       .def("launches", &Capture::launches)
       .def("room_for_trial", &Capture::room_for_trial)
       .def("plan", &Capture::plan)

@@ -135,6 +135,12 @@ class Capture {
   };
   Difference difference(const Capture& trial) const;
 
+  // A gradient that the captured call has made need not outlive the trial: the slot of its storage
+  // until planned, or -1 where it cannot be another's; then what the trial has made is in its
+  // place.
+  int slot_of_made(const Tensor&) const;
+  bool put_in_place(int slot, const Tensor&);
+
   // Takes the arena, once; start() does it. OutOfMemoryError: there is no room for it, and nothing
   // can be run.
   void plan();

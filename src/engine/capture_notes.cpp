@@ -71,6 +71,32 @@ int Capture::slot_of(Storage& s) {
   return at->second;
 }
 
+int Capture::slot_of_made(const Tensor& t) const {
+  if (!pool_ || outcome_.planned || stages_.size() != 1) return -1;
+  const auto at = by_serial_.find(t->storage->serial.load(std::memory_order_relaxed));
+  if (at == by_serial_.end()) return -1;
+  const Slot& s = slots_[static_cast<size_t>(at->second)];
+  return s.kind == Kind::Inner && !s.fixed && s.alive == t->storage.get() ? at->second : -1;
+}
+
+bool Capture::put_in_place(int slot, const Tensor& t) {
+  Storage& with = *t->storage;
+  const uint32_t serial = serial_of(with);
+  std::lock_guard lock(ends().mutex);
+  Slot& s = slots_.at(static_cast<size_t>(slot));
+  if (with.nbytes != s.nbytes || !(with.device == device_)) return false;
+  if (const auto at = by_serial_.find(serial); at != by_serial_.end()) return at->second == slot;
+  for (const Site& site : s.sites) {
+    auto& serials = launches_[site.launch]->serials;
+    std::replace(serials.begin(), serials.end(), s.serial, serial);
+  }
+  by_serial_.erase(s.serial);
+  by_serial_.emplace(serial, slot);
+  s.alive = &with;
+  s.serial = serial;
+  return true;
+}
+
 void Capture::note(void** where, const Located& in, bool reads, bool writes, const Reach& reach) {
   const int index = slot_of(*in.storage);
   Slot& slot = slots_[static_cast<size_t>(index)];

@@ -271,12 +271,83 @@ def test_gradients_whose_memory_was_given_to_others():
 
     c = pf.compile(step, **CAPTURED)
     x = pf.arange(50.0) / 50
-    c(x), c(x)
+    c(x), c(x), c(x)
     shown = w.grad.numpy()
-    c(x)
     for i in range(4):
         c(x * i)
         assert w.grad.tolist() == (x * i * 2).exp().tolist() == shown.tolist()
+
+
+def test_gradients_end_where_the_step_clears_them():
+    """Neither the captured call nor the one that is compared with it keeps those of the call before."""
+    w = pf.ones(1 << 20, requires_grad=True)
+    x = pf.ones(1 << 20)
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+
+    def peaks(f, calls):
+        found = []
+        for _ in range(calls):
+            pf.memory.reset_peak_memory_stats(x.device)
+            f(x)
+            w.grad[0].item()
+            found.append(pf.memory.max_memory_allocated(x.device))
+        return found
+
+    usual = max(peaks(step, 3))
+    c = pf.compile(step, **CAPTURED)
+    assert max(peaks(c, 6)) <= usual + (1 << 20) + slack()
+    assert calls(c)[0] == 3 and w.grad.sum().item() == 1 << 20
+
+
+def test_gradients_that_somebody_keeps():
+    """Those of the call that is compared with the capture are the ones that replays write; of calls
+    before it they stay as they are."""
+    w = pf.ones(5, requires_grad=True)
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+
+    c = pf.compile(step, **CAPTURED)
+    kept = []
+    for i in range(6):
+        c(pf.full((5,), float(i)))
+        kept.append(w.grad)
+        assert w.grad.tolist() == [float(i)] * 5
+    assert calls(c)[0] == 3 and [g[0].item() for g in kept[:2]] == [0, 1]
+    assert all(g is w.grad for g in kept[2:])
+
+
+def test_the_call_to_compare_with_fails():
+    """Then the next one is captured anew, and gradients are its own."""
+    w = pf.ones(5, requires_grad=True)
+    o = pf.optim.AdamW([w], lr=0.1)
+    want = pf.ones(5, requires_grad=True)
+    eager = pf.optim.AdamW([want], lr=0.1)
+    fails = [False]
+
+    def step(x, p=w, o=o):
+        o.zero_grad()
+        (p * x).sum().backward()
+        if fails[0]:
+            raise RuntimeError("stop")
+        o.step()
+
+    c = pf.compile(step, **CAPTURED)
+    for i in range(8):
+        x = pf.arange(5.0) + i
+        fails[0] = i == 2
+        if fails[0]:
+            with pytest.raises(RuntimeError, match="stop"):
+                c(x)
+            continue
+        c(x)
+        step(x, want, eager)
+        assert w.tolist() == want.tolist() and w.grad.tolist() == want.grad.tolist()
+    assert calls(c)[0] == 3
 
 
 def test_no_room_for_the_block():

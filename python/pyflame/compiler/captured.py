@@ -72,6 +72,33 @@ class _Variant:
         run = self.pending()
         return None if run is None or run.done else run
 
+    def lists_of_gradients(self, recording, at_end):
+        calls = [*recording.outside_calls, *recording.cells]
+        return [at_end, *[c.before if isinstance(c, _Cell) else c[3] for c in calls]]
+
+    def let_go(self):
+        """Of the gradients of the captured call, which the next one makes anew: where it clears them,
+        they end."""
+        for pairs in self.lists_of_gradients(self.recording, self.at_end):
+            for i, (p, g) in enumerate(pairs):
+                if g is not None and (slot := self.capture.slot_of_made(g)) >= 0:
+                    pairs[i] = p, slot
+
+    def take_over(self, trial, at_end):
+        """Those of the trial are in their place; whether they can be."""
+        ours = self.lists_of_gradients(self.recording, self.at_end)
+        theirs = self.lists_of_gradients(trial, at_end)
+        for pairs, found in zip(ours, theirs):
+            found = dict(found)
+            for i, (p, slot) in enumerate(pairs):
+                if not isinstance(slot, int):
+                    continue
+                g = found.get(p)
+                if g is None or not self.capture.put_in_place(slot, g):
+                    return False
+                pairs[i] = p, g
+        return len(ours) == len(theirs)
+
     def begin_pass(self):
         run = _Run()
         self.pending = weakref.ref(run)
@@ -102,6 +129,7 @@ class Recording:
         self.outside_calls = []  # between two parts
         self.cells = []  # of those within
         self.stepped = {}  # parameters of optimizers that made a step
+        self.gives_gradients = False  # as results
 
     def gradients(self):
         """[(leaf, its gradient or None)] of those that the captured launches make gradients of."""
@@ -278,6 +306,13 @@ def _only_kernels(kind):
 
 def _plain_options(group):
     return not group.get("differentiable") and Tensor not in map(type, group.values())
+
+
+_REPLACED = object()  # in place of a gradient that the step itself puts elsewhere
+
+
+def _number_of_gradient(p):
+    return None if p.grad is None else _C._storage_number(p.grad)
 
 
 def _restore(gradients):
@@ -515,7 +550,8 @@ class Step:
             outside.pop(id(t), None)
         watched = list(outside.values())
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
-        gradients = {p: p.grad for p in begins_with}
+        # Not the gradients: they would not end where the step clears them.
+        gradients = {p: _number_of_gradient(p) for p in begins_with}
 
         state = guards.State(self.seen, (*self.modules, *variant.objects))
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
@@ -574,7 +610,9 @@ class Step:
         variant.at_end = at_end
         variant.begins_with = begins_with
         variant.had_gradient = {
-            p: gradients.get(p, p.grad) if had else None for p, had in capture.leaves()
+            p: (p.grad if gradients.get(p, now) == now else _REPLACED) if had else None
+            for p, had in capture.leaves()
+            for now in [_number_of_gradient(p)]
         }
         self.structure = structure
         made = capture.copied_results(0)
@@ -646,6 +684,11 @@ class Step:
         trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
         recording = Recording(trial)
+        at_end = None
+        if variant.calls > 2 or variant.recording.gives_gradients:
+            at_end = variant.at_end  # they stay
+        else:
+            variant.let_go()
         try:
             _live.recording = recording
             _C.clear_autocast_cache()
@@ -653,8 +696,12 @@ class Step:
             result = self.function(*args, **kwargs)
             outputs, _ = tree_flatten(result)
             trial.close_stage(_sorted_out(outputs, given.tensors, recording)[0])
+            if at_end is None:
+                at_end = recording.gradients()
         finally:
             _live.recording = None
+            if at_end is None:
+                variant.forget("the run that it was to be compared with failed")
             trial.abandon()
             _C.clear_autocast_cache()
         _give_back(device)
@@ -669,6 +716,9 @@ class Step:
             variant.reason = trial.broken()
         else:
             what, numbers = variant.capture.difference(trial)
+            if not what and at_end is not variant.at_end:
+                if recording.gives_gradients or not variant.take_over(recording, at_end):
+                    what = "its gradients are others"
         if numbers:
             variant.forget(what)
             raise CaptureError(
@@ -747,6 +797,7 @@ def _sorted_out(leaves, given, recording):
             picks.append(("made", None))
             stays = _C._storage_number(leaf) in staying
             made.append(leaf.detach().clone() if stays else leaf)
+            recording.gives_gradients |= stays
             continue
         if type(leaf) not in guards.PLAIN:
             recording.capture.break_off(f"a result of class {type(leaf).__name__}")
