@@ -115,7 +115,7 @@ class Pass {
     const DeviceScope forward_device(device_);  // and what floats runs where it ran
     const Running running(this);
     while (!heap_.empty()) {
-      Node* key = heap_.top().second;
+      Node* key = heap_.top().node;
       heap_.pop();
       auto it = waiting_.find(key);
       Waiting w = std::move(it->second);
@@ -177,7 +177,7 @@ class Pass {
     if (fresh) {
       w.node = e.node;
       w.grads.resize(e.node->outputs);
-      heap_.emplace(e.node->sequence, e.node.get());
+      heap_.push({e.node->sequence, arrived_++, e.node.get()});
     }
     if (w.grads.size() <= e.input) w.grads.resize(e.input + 1);
     GradMode mode(mode_);
@@ -317,7 +317,17 @@ class Pass {
   const engine::Levels active_ = hiding() ? engine::active_levels() : engine::Levels();
   Device device_;
   std::unordered_map<Node*, Waiting> waiting_;
-  std::priority_queue<std::pair<uint64_t, Node*>> heap_;
+  // Renewed views of one base have one number: the first to get a gradient goes first, so that sums
+  // do not depend on addresses.
+  struct Turn {
+    uint64_t sequence, arrived;
+    Node* node;
+    bool operator<(const Turn& o) const {
+      return sequence != o.sequence ? sequence < o.sequence : arrived > o.arrived;
+    }
+  };
+  std::priority_queue<Turn> heap_;
+  uint64_t arrived_ = 0;
   std::unordered_map<Node*, std::vector<std::pair<uint32_t, Tensor*>>> captures_;
   std::unordered_set<Node*> leads_;
 };

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import random
 import threading
 import weakref
 
@@ -284,6 +285,23 @@ def test_in_place():
         return base * base
 
     assert gradcheck(through_views, leaf(4))
+
+
+def test_gradients_of_renewed_views_are_added_in_one_order():
+    """Whatever the addresses of their nodes, which all stand in the same place of the order."""
+    dice, held, found = random.Random(1), [], set()
+    start = pf.randn(33)
+    for _ in range(60):
+        x = start.clone().requires_grad_()
+        base = x * 1
+        views = [base.view(33) for _ in range(5)]
+        base.mul_(1.5)
+        held += [x.view(33) for _ in range(dice.randrange(9))]  # nodes among which others go
+        dice.shuffle(held)
+        del held[20:]
+        sum(((v * (0.1 + 0.137 * i)).sum() for i, v in enumerate(views)), base.sum()).backward()
+        found.add(x.grad.cpu().numpy().tobytes())
+    assert len(found) == 1
 
 
 def test_changed_saved_tensor():
