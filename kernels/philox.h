@@ -5,23 +5,43 @@
 #ifndef PF_PHILOX_H
 #define PF_PHILOX_H
 
-struct pf_words {
-  pf_u32 w[4];
+// W: a word, or on the CPU a vector of those of several counters.
+template <class W>
+struct pf_words_of {
+  W w[4];
 };
-PF_DEVICE pf_words pf_philox_rounds(pf_words c, pf_u32 k0, pf_u32 k1) {
+typedef pf_words_of<pf_u32> pf_words;
+PF_DEVICE pf_u64 pf_wide_product(pf_u32 a, pf_u32 b) {
+  return static_cast<pf_u64>(a) * b;
+}
+PF_DEVICE pf_u32 pf_high_word(pf_u64 x) {
+  return static_cast<pf_u32>(x >> 32);
+}
+PF_DEVICE pf_u32 pf_low_word(pf_u64 x) {
+  return static_cast<pf_u32>(x);
+}
+template <class W>
+PF_DEVICE void pf_philox_round(pf_words_of<W>& c, pf_u32 k0, pf_u32 k1) {
+  const auto p0 = pf_wide_product(c.w[0], 0xD2511F53u);
+  const auto p1 = pf_wide_product(c.w[2], 0xCD9E8D57u);
+  c = {{pf_high_word(p1) ^ c.w[1] ^ k0, pf_low_word(p1), pf_high_word(p0) ^ c.w[3] ^ k1,
+        pf_low_word(p0)}};
+}
+// Of some counters, whose rounds go side by side.
+template <int COUNT, class W>
+PF_DEVICE void pf_philox_rounds(pf_words_of<W>* c, pf_u32 k0, pf_u32 k1) {
   PF_UNROLL for (int round = 0; round < 10; ++round) {
-    const pf_u64 p0 = 0xD2511F53ull * c.w[0], p1 = 0xCD9E8D57ull * c.w[2];
-    c = {{static_cast<pf_u32>(p1 >> 32) ^ c.w[1] ^ k0, static_cast<pf_u32>(p1),
-          static_cast<pf_u32>(p0 >> 32) ^ c.w[3] ^ k1, static_cast<pf_u32>(p0)}};
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) pf_philox_round(c[i], k0, k1);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
+}
+PF_DEVICE pf_words pf_philox_words(pf_words c, pf_u64 seed) {
+  pf_philox_rounds<1>(&c, static_cast<pf_u32>(seed), static_cast<pf_u32>(seed >> 32));
   return c;
 }
 PF_DEVICE pf_words pf_philox(pf_u64 counter, pf_u64 seed) {
-  return pf_philox_rounds(
-      {{static_cast<pf_u32>(counter), static_cast<pf_u32>(counter >> 32), 0, 0}},
-      static_cast<pf_u32>(seed), static_cast<pf_u32>(seed >> 32));
+  return pf_philox_words({{pf_low_word(counter), pf_high_word(counter), 0, 0}}, seed);
 }
 
 PF_DEVICE pf_u64 pf_join(pf_u32 low, pf_u32 high) {

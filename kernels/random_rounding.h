@@ -9,9 +9,7 @@
 
 // `array` has numbers of its own for each array that a step writes of the same elements.
 PF_DEVICE pf_words pf_rounding_words(pf_u64 counter, pf_u32 array, pf_u64 seed) {
-  return pf_philox_rounds(
-      {{static_cast<pf_u32>(counter), static_cast<pf_u32>(counter >> 32), array, 0}},
-      static_cast<pf_u32>(seed), static_cast<pf_u32>(seed >> 32));
+  return pf_philox_words({{pf_low_word(counter), pf_high_word(counter), array, 0}}, seed);
 }
 
 // Chosen by comparisons: an index would have the words lie in memory.

@@ -43,34 +43,39 @@ inline constexpr int kCounters = 16;
 inline constexpr int kTile = 4 * kCounters;
 
 #ifdef __AVX2__
-// Four counters to a vector of 64-bit lanes; only the low halves count until the end.
+// A word of each of four counters, in the low halves of lanes of 64 bits; what lies in the high
+// ones does not count.
+struct FourWords {
+  __m256i v;
+};
+inline FourWords operator^(FourWords a, FourWords b) {
+  return {_mm256_xor_si256(a.v, b.v)};
+}
+inline FourWords operator^(FourWords a, uint32_t b) {
+  return {_mm256_xor_si256(a.v, _mm256_set1_epi64x(b))};
+}
+inline FourWords pf_wide_product(FourWords a, uint32_t b) {
+  return {_mm256_mul_epu32(a.v, _mm256_set1_epi64x(b))};
+}
+inline FourWords pf_high_word(FourWords x) {
+  return {_mm256_srli_epi64(x.v, 32)};
+}
+inline FourWords pf_low_word(FourWords x) {
+  return x;
+}
 inline void tile(uint64_t counter, uint64_t seed, uint32_t* out, uint32_t array = 0) {
   constexpr int kVectors = kCounters / 4;
-  const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
-  __m256i a[kVectors], b[kVectors], c[kVectors], d[kVectors];
+  pf_words_of<FourWords> c[kVectors];
   for (int i = 0; i < kVectors; ++i) {
-    a[i] = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(counter) + 4 * i),
-                            _mm256_set_epi64x(3, 2, 1, 0));
-    b[i] = _mm256_srli_epi64(a[i], 32);
-    c[i] = _mm256_set1_epi64x(array);
-    d[i] = _mm256_setzero_si256();
+    const FourWords at{_mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(counter) + 4 * i),
+                                        _mm256_set_epi64x(3, 2, 1, 0))};
+    c[i] = {{at, pf_high_word(at), {_mm256_set1_epi64x(array)}, {_mm256_setzero_si256()}}};
   }
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const __m256i v0 = _mm256_set1_epi64x(k0), v1 = _mm256_set1_epi64x(k1);
-    for (int i = 0; i < kVectors; ++i) {
-      __m256i p0 = _mm256_mul_epu32(a[i], m0), p1 = _mm256_mul_epu32(c[i], m1);
-      a[i] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), b[i]), v0);
-      c[i] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), d[i]), v1);
-      b[i] = p1;
-      d[i] = p0;
-    }
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
+  pf_philox_rounds<kVectors>(c, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
   for (int i = 0; i < kVectors; ++i) {
-    __m256i ab = _mm256_blend_epi32(a[i], _mm256_slli_epi64(b[i], 32), 0xAA);
-    __m256i cd = _mm256_blend_epi32(c[i], _mm256_slli_epi64(d[i], 32), 0xAA);
+    const auto& w = c[i].w;
+    __m256i ab = _mm256_blend_epi32(w[0].v, _mm256_slli_epi64(w[1].v, 32), 0xAA);
+    __m256i cd = _mm256_blend_epi32(w[2].v, _mm256_slli_epi64(w[3].v, 32), 0xAA);
     __m256i even = _mm256_unpacklo_epi64(ab, cd), odd = _mm256_unpackhi_epi64(ab, cd);
     auto* to = reinterpret_cast<__m256i*>(out + 16 * i);
     _mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
