@@ -38,27 +38,36 @@ constexpr int W = 16 / static_cast<int>(sizeof(T)), U = 4;
 
 #define PF_CELL_THREADS 256
 
-// Sums, or a mean with the sum of squares about it, of n elements.
+// What `more` elements are of all when they come to n: a division for all columns of a thread.
+struct pf_share {
+  C part, both;
+  bool any;
+  PF_METHOD static pf_share of(C n, C more) {
+    const bool any = !PF_SUMS && more > C(0);
+    const C part = any ? more / (n + more) : C(0);
+    return {part, n * part, any};
+  }
+};
+// Sums, or a mean with the sum of squares about it.
 struct pf_two {
-  C n, first, second;
-  PF_METHOD void join(const pf_two& o) {
+  C first, second;
+  PF_METHOD void join(const pf_two& o, const pf_share& s) {
     if constexpr (PF_SUMS) {
       first += o.first;
       second += o.second;
-    } else if (o.n > C(0)) {
-      const C all = n + o.n, by = o.first - first, part = o.n / all;
-      first += by * part;
-      second += o.second + by * by * (n * part);
-      n = all;
+    } else if (s.any) {
+      const C by = o.first - first;
+      first += by * s.part;
+      second += o.second + by * by * s.both;
     }
   }
 };
 // Of differences from a shift; of gradients their mean is what is subtracted.
 struct pf_adding {
-  C shift, n, sum, product;
+  C shift, sum, product;
   PF_METHOD void start(C s) {
     shift = s;
-    n = sum = product = C(0);
+    sum = product = C(0);
   }
   PF_METHOD void add(C x, C g, C scale, C bias) {
     const C d = x - shift;
@@ -67,11 +76,12 @@ struct pf_adding {
     sum += v;
     product = pf_fma(v, d, product);
   }
-  PF_METHOD pf_two two() const {
-    if constexpr (PF_SUMS) return {n, sum, product};
-    if (!(n > C(0))) return {C(0), C(0), C(0)};
-    const C m = sum / n;
-    return {n, shift + m, product - sum * m};
+  // Of n elements; `inverse` of that.
+  PF_METHOD pf_two two(C n, C inverse) const {
+    if constexpr (PF_SUMS) return {sum, product};
+    if (!(n > C(0))) return {C(0), C(0)};
+    const C m = sum * inverse;
+    return {shift + m, product - sum * m};
   }
 };
 
@@ -100,10 +110,10 @@ PF_DEVICE pf_i64 pf_end_of(const pf_cells& r, pf_i64 c, pf_i64 all) {
   return end < all ? end : all;
 }
 // Of chunk c, for result (or column) `o` of a batch.
-PF_DEVICE void pf_give(const pf_cells& r, pf_i64 batch, pf_i64 c, pf_i64 o, const pf_two& t) {
+PF_DEVICE void pf_give(const pf_cells& r, pf_i64 batch, pf_i64 c, pf_i64 o, const pf_two& t, C n) {
   if (r.chunks == 1 && r.columns == r.cells) {
     static_cast<C*>(r.first)[batch * r.cells + o] = t.first;
-    static_cast<C*>(r.second)[batch * r.cells + o] = PF_SUMS ? t.second : t.second / t.n;
+    static_cast<C*>(r.second)[batch * r.cells + o] = PF_SUMS ? t.second : t.second / n;
   } else {
     C* to = static_cast<C*>(r.partial) + ((batch * r.chunks + c) * r.columns + o) * 2;
     to[0] = t.first;
@@ -112,16 +122,18 @@ PF_DEVICE void pf_give(const pf_cells& r, pf_i64 batch, pf_i64 c, pf_i64 o, cons
 }
 
 // One half of some threads gives to the other, from `place` to `place`; all of the block take part.
-PF_DEVICE void pf_halve(pf_two& mine, C (&room)[3][PF_CELL_THREADS / 2], bool gives, bool takes,
-                        pf_u32 place) {
+PF_DEVICE void pf_halve(pf_two& mine, C& n, C (&room)[3][PF_CELL_THREADS / 2], bool gives,
+                        bool takes, pf_u32 place) {
   pf_barrier();
   if (gives) {
-    room[0][place] = mine.n;
+    room[0][place] = n;
     room[1][place] = mine.first;
     room[2][place] = mine.second;
   }
   pf_barrier();
-  if (takes) mine.join({room[0][place], room[1][place], room[2][place]});
+  if (!takes) return;
+  mine.join({room[1][place], room[2][place]}, pf_share::of(n, room[0][place]));
+  n += room[0][place];
 }
 
 // Groups of `width` threads, a chunk of a cell each; cells beside each other first.
@@ -145,6 +157,7 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
   const C scale = pf_of_cell(r.scale, mine_of, PF_SUMS == 2 && on),
           bias = pf_of_cell(r.bias, mine_of, PF_SUMS == 2 && on);
   bool fresh = !PF_SUMS;
+  C n = C(0);
   for (; v < end; v += U * width) {
     pf_vector<T, W> x[U], g[U];
     pf_i32 count[U];
@@ -168,14 +181,14 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
       if (count[u] <= 0) continue;
       PF_UNROLL for (int j = 0; j < W; ++j) if (PF_V > 1 || j < count[u])
           a.add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0), scale, bias);
-      a.n += static_cast<C>(count[u]);
+      n += static_cast<C>(count[u]);
     }
   }
-  pf_two mine = a.two();
+  pf_two mine = a.two(n, C(1) / n);
   for (pf_u32 half = width / 2; half > 0; half /= 2)
-    pf_halve(mine, room, t >= half && t < 2 * half, t < half,
+    pf_halve(mine, n, room, t >= half && t < 2 * half, t < half,
              pf_thread() / width * half + t % half);
-  if (t == 0 && on) pf_give(r, batch, c, cell, mine);
+  if (t == 0 && on) pf_give(r, batch, c, cell, mine, n);
 }
 
 PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
@@ -220,27 +233,27 @@ PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
     }
   }
   pf_two mine[W];
-  PF_UNROLL for (int j = 0; j < W; ++j) {
-    a[j].n = n;
-    mine[j] = a[j].two();
-  }
+  const C inverse = C(1) / n;
+  PF_UNROLL for (int j = 0; j < W; ++j) mine[j] = a[j].two(n, inverse);
   for (pf_u32 half = height / 2; half > 0; half /= 2) {
     const pf_u32 place = y % half * width + t;
     pf_barrier();
     if (y >= half && y < 2 * half) {
-      counts[place] = mine[0].n;
+      counts[place] = n;
       PF_UNROLL for (int j = 0; j < W; ++j) {
         room[0][j][place] = mine[j].first;
         room[1][j][place] = mine[j].second;
       }
     }
     pf_barrier();
-    if (y < half)
-      PF_UNROLL for (int j = 0; j < W; ++j) mine[j].join(
-          {counts[place], room[0][j][place], room[1][j][place]});
+    if (y >= half) continue;
+    const pf_share share = pf_share::of(n, counts[place]);
+    PF_UNROLL for (int j = 0; j < W; ++j) mine[j].join({room[0][j][place], room[1][j][place]},
+                                                       share);
+    n += counts[place];
   }
   if (y == 0)
-    PF_UNROLL for (int j = 0; j < W; ++j) if (j < left) pf_give(r, batch, c, first + j, mine[j]);
+    PF_UNROLL for (int j = 0; j < W; ++j) if (j < left) pf_give(r, batch, c, first + j, mine[j], n);
 }
 
 // Thread (y, x): of cell x the parts y, y + height, ...; those are chunks, in each columns.
@@ -253,19 +266,34 @@ PF_KERNEL(cell_finish, PF_CELL_THREADS)(const pf_cells r) {
   const pf_i64 batch = pf_quotient(o, r.cells), cell = o - batch * r.cells;
   const pf_i64 each = r.runs ? 1 : r.inner, parts = on ? r.chunks * each : 0;
   const pf_i64 all = r.runs ? r.outer * ((r.inner + W - 1) / W) : r.outer;
-  pf_two mine = {C(0), C(0), C(0)};
-  for (pf_i64 k = y; k < parts; k += height) {
-    const pf_i64 c = pf_quotient(k, each), j = k - c * each, end = pf_end_of(r, c, all);
-    const C* from = static_cast<const C*>(r.partial) +
-                    ((batch * r.chunks + c) * r.columns + cell * each + j) * 2;
-    const pf_i64 n = r.runs ? pf_elements(r, end) - pf_elements(r, c * r.chunk) : end - c * r.chunk;
-    mine.join({static_cast<C>(n), from[0], from[1]});
+  pf_two mine = {C(0), C(0)};
+  C n = C(0);
+  constexpr int AHEAD = 8;  // parts whose loads are on their way together
+  for (pf_i64 first = y; first < parts; first += AHEAD * height) {
+    pf_two of[AHEAD];
+    C count[AHEAD];
+    PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
+      const pf_i64 k = first + u * height;
+      count[u] = C(0);
+      if (k >= parts) continue;
+      const pf_i64 c = each == 1 ? k : pf_quotient(k, each), end = pf_end_of(r, c, all);
+      const C* from = static_cast<const C*>(r.partial) +
+                      ((batch * r.chunks + c) * r.columns + cell * each + (k - c * each)) * 2;
+      of[u] = {from[0], from[1]};
+      count[u] = static_cast<C>(r.runs ? pf_elements(r, end) - pf_elements(r, c * r.chunk)
+                                       : end - c * r.chunk);
+    }
+    PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
+      if (first + u * height >= parts) continue;
+      mine.join(of[u], pf_share::of(n, count[u]));
+      n += count[u];
+    }
   }
   for (pf_u32 half = height / 2; half > 0; half /= 2)
-    pf_halve(mine, room, y >= half && y < 2 * half, y < half, y % half * width + t);
+    pf_halve(mine, n, room, y >= half && y < 2 * half, y < half, y % half * width + t);
   if (y > 0 || !on) return;
   static_cast<C*>(r.first)[o] = mine.first;
-  static_cast<C*>(r.second)[o] = PF_SUMS ? mine.second : mine.second / mine.n;
+  static_cast<C*>(r.second)[o] = PF_SUMS ? mine.second : mine.second / n;
 }
 
 #else  // launchers
@@ -281,7 +309,7 @@ namespace {
 using namespace kernels;
 
 constexpr int64_t kThreads = 256;  // PF_CELL_THREADS
-constexpr int64_t kUnits = 2048;   // blocks that keep a large GPU busy
+constexpr int64_t kUnits = 792;    // blocks that keep a large GPU busy
 
 void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
   constexpr auto number = numbers<CellMoments>;
@@ -333,7 +361,11 @@ void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
            Grid(blocks), kThreads, 0, r);
   if (!finish) return;
   const int64_t outs = r.batch * r.cells;
-  const int64_t width = std::min<int64_t>(power_of_two_from(outs), 8);
+  // A thread joins few parts one after the other.
+  constexpr int64_t kFew = 16;
+  const int64_t parts = r.chunks * (r.columns / r.cells);
+  int64_t width = std::min<int64_t>(power_of_two_from(outs), 8);
+  while (width > 1 && parts > kFew * (kThreads / width)) width /= 2;
   r.width = static_cast<uint32_t>(width);
   a.launch(a.compile("kernels_cells.cpp", defines, "cell_finish"), Grid(ceil_div(outs, width)),
            kThreads, 0, r);
