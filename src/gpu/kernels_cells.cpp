@@ -309,7 +309,7 @@ namespace {
 using namespace kernels;
 
 constexpr int64_t kThreads = 256;  // PF_CELL_THREADS
-constexpr int64_t kUnits = 792;    // blocks that keep a large GPU busy
+constexpr int64_t kUnits = 2048;   // blocks that keep a large GPU busy
 
 void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
   constexpr auto number = numbers<CellMoments>;
@@ -343,7 +343,8 @@ void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
     r.width = static_cast<uint32_t>(std::min(kBeside, power_of_two_from(vectors)));
     r.tiles = ceil_div(vectors, r.width);
     const int64_t most = std::max<int64_t>(1, r.outer / (8 * kThreads / r.width));
-    r.chunks = std::clamp<int64_t>(kUnits / (r.batch * r.tiles), 1, most);
+    // As many as run at once: what a block begins and ends with is as long as 12 rows of a thread.
+    r.chunks = std::clamp<int64_t>(2 * a.traits().compute_units / (r.batch * r.tiles), 1, most);
     r.chunk = ceil_div(r.outer, r.chunks);
     r.chunks = ceil_div(r.outer, r.chunk);
     blocks = r.batch * r.chunks * r.tiles;
@@ -362,7 +363,7 @@ void run(const KernelArgs& a, pf_cells& r, DType t, int sums) {
   if (!finish) return;
   const int64_t outs = r.batch * r.cells;
   // A thread joins few parts one after the other.
-  constexpr int64_t kFew = 16;
+  constexpr int64_t kFew = 8;
   const int64_t parts = r.chunks * (r.columns / r.cells);
   int64_t width = std::min<int64_t>(power_of_two_from(outs), 8);
   while (width > 1 && parts > kFew * (kThreads / width)) width /= 2;
