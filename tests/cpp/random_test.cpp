@@ -15,7 +15,7 @@ namespace pyflame {
 namespace {
 
 using cpu::philox::pf_philox;
-using cpu::philox::pf_philox_rounds;
+using cpu::philox::pf_philox_words;
 using cpu::philox::pf_words;
 
 void expect_words(const pf_words& w, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
@@ -27,13 +27,12 @@ void expect_words(const pf_words& w, uint32_t a, uint32_t b, uint32_t c, uint32_
 
 // The known answers that Random123 publishes for philox4x32, 10 rounds.
 TEST(Philox, KnownAnswers) {
-  expect_words(pf_philox_rounds(pf_words{{0, 0, 0, 0}}, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
-               0x9b00dbd8);
   constexpr uint32_t f = 0xffffffff;
-  expect_words(pf_philox_rounds(pf_words{{f, f, f, f}}, f, f), 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+  expect_words(pf_philox_words({{0, 0, 0, 0}}, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
+  expect_words(pf_philox_words({{f, f, f, f}}, ~uint64_t{0}), 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
                0x6d5451fd);
-  expect_words(pf_philox_rounds(pf_words{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
-                                0xa4093822, 0x299f31d0),
+  expect_words(pf_philox_words({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
+                               0x299f31d0a4093822),
                0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
