@@ -5,6 +5,7 @@
 // of at most SMALL indices is sorted and written by one block. Where the last value stays, points
 // may also claim their places: the largest of them has it.
 //   -DTYPE=type -DMODE=0 assign, 1 add, 2 multiply, 3 max, 4 min
+//   -DPF_V=  pf_scatter_sorted: so many neighbouring lanes a thread, where all lie so
 #include "block_scan.h"
 #include "index_error.h"
 #include "points_args.h"
@@ -14,6 +15,25 @@
 // LONG, LANES: as in src/gpu/kernels_index.cpp.
 enum { LONG = 128, LANES = 8 };
 typedef pf_compute<PF_T> pf_value;
+#ifndef PF_V
+#define PF_V 1
+#endif
+
+// V neighbours from element `at` on.
+template <int V>
+PF_DEVICE void pf_get_all(const void* p, pf_i64 at, pf_value (&v)[V]) {
+  if constexpr (V == 1)
+    v[0] = pf_get<PF_T>(p, at);
+  else
+    pf_load<PF_T, V, false>(static_cast<const PF_T*>(p) + at, v);
+}
+template <int V>
+PF_DEVICE void pf_put_all(void* p, pf_i64 at, const pf_value (&v)[V]) {
+  if constexpr (V == 1)
+    pf_put<PF_T>(p, at, v[0]);
+  else
+    pf_store<PF_T, V, false>(static_cast<PF_T*>(p) + at, v);
+}
 
 PF_DEVICE pf_value pf_combine(pf_value x, pf_value y) {
 #if PF_MODE == 1
@@ -122,12 +142,12 @@ struct pf_sorted : pf_sorted_args {
     const pf_i64 p = point[k];
     return from ? from[p] : p * src_step;
   }
-  // The values of points, in the lane whose values begin at `base`: all are on their way at once.
-  template <int N>
-  PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N]) const {
+  // The values of points, in V lanes whose values begin at `base`: all are on their way at once.
+  template <int N, int V>
+  PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N][V]) const {
     if (from) PF_UNROLL for (int e = 0; e < N; ++e) at[e] = from[at[e]];
     const pf_i64 step = from ? 1 : src_step;
-    PF_UNROLL for (int e = 0; e < N; ++e) value[e] = pf_get<PF_T>(src, base + at[e] * step);
+    PF_UNROLL for (int e = 0; e < N; ++e) pf_get_all(src, base + at[e] * step, value[e]);
   }
   // Behind the last point that writes where point k does, which has a long group.
   PF_METHOD pf_i64 end(pf_i64 k) const {
@@ -157,7 +177,7 @@ struct pf_long_group {
   typedef pf_value tiles[2][LANES][PITCH];
   pf_i64 begin, end, lane, row, src;
   pf_i64 point[EACH];
-  pf_value value[EACH];
+  pf_value value[EACH][1];
 
   // What is asked for behind the end is the last again: no load waits for a condition.
   PF_METHOD void find(const pf_sorted& q, pf_i64 tile) {
@@ -168,7 +188,7 @@ struct pf_long_group {
   }
   PF_METHOD void read(const pf_sorted& q) { q.values(src, point, value); }
   PF_METHOD void keep(tiles& t, pf_i64 tile) const {
-    PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][lane][e * ROWS + row] = value[e];
+    PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][lane][e * ROWS + row] = value[e][0];
   }
   PF_METHOD void combine(const tiles& t, pf_i64 tile, pf_value& v) const {
     const pf_i64 left = end - begin - tile * TILE;
@@ -252,21 +272,21 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
     const int place = pf_block_scan<BLOCK>(mine ? 1 : 0, &count);
     if (mine) starts[place] = thread;
     pf_barrier();
-    const pf_index lanes = static_cast<pf_index>(s.numel);
+    const pf_index lanes = static_cast<pf_index>(s.numel / PF_V);
     const pf_index all = lanes * static_cast<pf_index>(count);
     for (pf_index u = pf_thread(); u < all; u += BLOCK) {
       const pf_i64 k = base + starts[u / lanes];
-      pf_i64 at[2];
-      pf_offsets<2>(s, u % lanes, at);
+      pf_i64 at[2] = {static_cast<pf_i64>(u % lanes) * PF_V, static_cast<pf_i64>(u % lanes) * PF_V};
+      if constexpr (PF_V == 1) pf_offsets<2>(s, u % lanes, at);
       const pf_u64 key = q.keys[k];
       const pf_i64 to = at[0] + q.place(key);
-      pf_value v = pf_value(0);
-      if (PF_MODE != 0) v = pf_get<PF_T>(out, to);
+      pf_value v[PF_V] = {};
+      if (PF_MODE != 0) pf_get_all(out, to, v);
       // Eight at a time are looked up, read and then combined: a chain of loads for each would wait
       // for each. What is not of the group is a point of it again, which goes nowhere.
       for (pf_i64 i = k;; i += 8) {
         pf_i64 point[8];
-        pf_value value[8];
+        pf_value value[8][PF_V];
         bool of[8];
         PF_UNROLL for (int e = 0; e < 8; ++e) {
           const pf_i64 j = i + e < q.points ? i + e : q.points - 1;
@@ -275,10 +295,11 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
         }
         PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = of[e] ? point[e] : point[0];
         q.values(at[1], point, value);
-        PF_UNROLL for (int e = 0; e < 8; ++e) if (of[e]) v = pf_combine(v, value[e]);
+        PF_UNROLL for (int e = 0; e < 8; ++e) if (of[e]) PF_UNROLL for (int j = 0; j < PF_V; ++j)
+            v[j] = pf_combine(v[j], value[e][j]);
         if (!of[7]) break;
       }
-      pf_put<PF_T>(out, to, v);
+      pf_put_all(out, to, v);
     }
     pf_barrier();
   }

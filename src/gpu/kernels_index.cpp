@@ -188,7 +188,8 @@ Defines combining(const Space& s, DType t, int64_t mode) {
 
 // Combines what meets of points with keys, in units of `unit` elements, up to `largest`, for all
 // lanes (operands: out, src): sorts them by place, or has them claim their places where the last
-// stays.
+// stays. `src_step`: from the values of a point to those of the next, or, with `from`, a number
+// that divides all of that.
 void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
                   const void* src, Pairs& p, int64_t largest, int64_t unit, const pf_i64* from,
                   int64_t src_step) {
@@ -212,10 +213,17 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
   const int64_t parts = ceil_div(p.n, kLong) * ceil_div(lanes.numel, kLanes);
   const int64_t more = p.n > kLong ? std::min(parts, kMostBlocks) : 0;
   // Points of a block: eight elements for each of its threads, where no points meet.
-  const int64_t range = std::clamp<int64_t>(8 * kBlock / lanes.numel, 1, kBlock);
+  constexpr int64_t kVector = 4;
+  const auto step = kVector * static_cast<int64_t>(itemsize(t));
+  const bool wide = is_float(t) && step <= 16 && lanes.contiguous(0) && lanes.contiguous(1) &&
+                    lanes.numel % kVector == 0 && unit % kVector == 0 && src_step % kVector == 0 &&
+                    aligned(out, step) && aligned(src, step);
+  const int64_t vector = wide ? kVector : 1;
+  const int64_t range = std::clamp<int64_t>(8 * kBlock * vector / lanes.numel, 1, kBlock);
   const int64_t blocks = std::min(ceil_div(p.n, range), kMostBlocks);
-  a.launch(text("pf_scatter_sorted"), Grid(more + blocks), kBlock, 0, lanes, out,
-           pf_sorted_args{src, p.keys, p.at, from, p.n, src_step, unit}, more,
+  const Defines options = combining(lanes, t, mode).value("PF_V", vector);
+  a.launch(a.compile("scatter.h", options, "pf_scatter_sorted"), Grid(more + blocks), kBlock, 0,
+           lanes, out, pf_sorted_args{src, p.keys, p.at, from, p.n, src_step, unit}, more,
            static_cast<int>(range));
 }
 
@@ -302,6 +310,8 @@ void index_put(const KernelArgs& a) {
   Pairs p = make_pairs(a, 1, points);
   pf_tensor o{}, v{};
   int64_t largest = 0, unit = 0;  // of the places that are indexed
+  int64_t step = 0;               // what all of `from` are multiples of
+  for (int d = 0; d < middle.ndim; ++d) step = std::gcd(step, middle.strides[d]);
   for (int d = 0; d < self.ndim; ++d) {
     if (d >= before && d < before + count) {
       largest += (self.shape[d] - 1) * self.strides[d];
@@ -319,7 +329,7 @@ void index_put(const KernelArgs& a) {
            p.keys, p.at, points);
   const Space lanes = make_space({&o, &v});
   write_points(a, lanes, a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign, self.data,
-               values.data, p, largest / unit, unit, from, 0);
+               values.data, p, largest / unit, unit, from, step);
 }
 
 // Elements of 16 bytes (they are assigned, never combined) as two of 8, one half after the other.

@@ -308,7 +308,7 @@ def test_the_last_point_stays(points, size, columns):
         t.index_put((pf.where(pf.arange(points) == 7, size, ix),), v).sum().item()
 
 
-@pytest.mark.parametrize("lanes", [1, 33, 70])
+@pytest.mark.parametrize("lanes", [1, 33, 70, 72])
 @pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float64, pf.int32], ids=str)
 def test_places_that_many_points_write(dtype, lanes):
     """Long groups of equal indices beside short ones: combined in their order on any device."""
