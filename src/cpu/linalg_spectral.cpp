@@ -76,6 +76,16 @@ struct SvdOne {
     return 3 * n + (tall() ? n * n : 0) + block_work() + (floats() + per - 1) / per + 64;
   }
 
+  // A column of U before reflections: of the small vectors, or of the identity.
+  void begin_column(T* u, int64_t j, const R* u1) const {
+    T* c = u + j * m;
+    std::fill(c, c + m, T(0));
+    if (j < n)
+      std::copy(u1 + j * n, u1 + j * n + n, c);
+    else
+      c[j] = T(1);
+  }
+
   int64_t run(T* a, R* s, T* u, T* vh, T* memory) const {
     const R extent = extent_of(a, m * n);
     if (!std::isfinite(extent)) return -1;
@@ -112,6 +122,18 @@ struct SvdOne {
     scale(s, n, 1 / by);
     if (info || !vectors) return info;
     const int64_t columns = full ? m : n;
+    if constexpr (!kIsComplex<T>)
+      if (n >= kLeastTiled) {
+        parallel_for(columns, 16, [&](int64_t begin, int64_t end) {
+          for (int64_t j = begin; j < end; ++j) begin_column(u, j, u1);
+        });
+        std::copy(v1, v1 + n * n, vh);
+        reflect_tiles(brows, columns, Reflections<T>{n, b, 1, brows, tauq}, u, m);
+        if (tall()) reflect_tiles(m, columns, Reflections<T>{n, a, 1, m, tau}, u, m);
+        // V' by columns is V by rows.
+        reflect_tiles(n - 1, n, Reflections<T>{n - 1, b + brows, brows, 1, taup}, vh + n, n, true);
+        return 0;
+      }
     // Slices of the columns of U and of the rows of V', of which there are as many as columns.
     const int64_t width = reflected_width(n);
     const int64_t us = (columns + width - 1) / width, vs = (n + width - 1) / width;
@@ -124,14 +146,7 @@ struct SvdOne {
                       if (i < us) {
                         const int64_t j0 = i * width, j1 = std::min(columns, j0 + width);
                         T* x = u + j0 * m;
-                        for (int64_t j = j0; j < j1; ++j) {
-                          T* c = u + j * m;
-                          std::fill(c, c + m, T(0));
-                          if (j < n)
-                            std::copy(u1 + j * n, u1 + j * n + n, c);
-                          else
-                            c[j] = T(1);
-                        }
+                        for (int64_t j = j0; j < j1; ++j) begin_column(u, j, u1);
                         l.operator()<T>(Routine::ormbr, 'Q', 'L', 'N', brows, j1 - j0, n, b, brows,
                                         tauq, x, m, mine, own);
                         if (tall())
@@ -242,7 +257,7 @@ struct EighOne {
     if constexpr (kIsComplex<T>) std::copy(q, q + n * n, z);
     if constexpr (!kIsComplex<T>)
       if (n >= kLeastTiled) {
-        reflect_tiles(n - 1, n, n - 1, a + 1, n, tau, z + 1, n);
+        reflect_tiles(n - 1, n, Reflections<T>{n - 1, a + 1, 1, n, tau}, z + 1, n);
         in_order(a, w, e, z, ints, by);
         return 0;
       }

@@ -211,9 +211,9 @@ int64_t lu(int64_t m, int64_t n, T* a, int64_t lda, int32_t* pivots) {
 
 // Blocks of reflections as I - V T V', and so C + Y V' C with Y = -V T.
 template <class T>
-void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* tau, T* c,
-             int64_t ldc) {
+void reflect(int64_t m, int64_t n, const Reflections<T>& h, T* c, int64_t ldc, bool by_rows) {
   constexpr int64_t kBlock = 64;
+  const int64_t k = h.k;
   const int64_t blocks = (k + kBlock - 1) / kBlock;
   const int64_t ld = (m + 15) / 16 * 16 + 16;  // as in lu()
   Scratch<T> memory(2 * k * ld);
@@ -226,13 +226,18 @@ void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* 
                   T *const gram = reinterpret_cast<T*>(own), *const t = gram + kBlock * kBlock;
                   for (int64_t b = begin; b < end; ++b) {
                     const int64_t from = b * kBlock, w = std::min(kBlock, k - from);
-                    for (int64_t j = from; j < from + w; ++j) {
-                      T* column = v + j * ld;
-                      std::fill(column + from, column + j, T(0));
-                      column[j] = 1;
-                      std::copy(a + j * lda + j + 1, a + j * lda + m, column + j + 1);
-                    }
                     T* const vb = v + from * ld + from;
+                    const T* const given = h.a + from * (h.row + h.column);
+                    if (h.column == 1)
+                      micro::turn(given, h.row, static_cast<int>(m - from), w, ld, vb);
+                    else
+                      for (int64_t j = 0; j < w; ++j)
+                        std::copy(given + j * h.column, given + j * h.column + m - from,
+                                  vb + j * ld);
+                    for (int64_t j = 0; j < w; ++j) {
+                      std::fill(vb + j * ld, vb + j * ld + j, T(0));
+                      vb[j * ld + j] = 1;
+                    }
                     Gemm g = product;
                     g.m = g.n = w, g.k = m - from;
                     g.a = g.b = vb, g.a_row = g.b_col = ld, g.a_col = g.b_row = 1;
@@ -241,7 +246,7 @@ void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* 
                     // T, negative: column j is tau[j] times what is there before, times V' v[j].
                     std::fill(t, t + w * w, T(0));
                     for (int64_t j = 0; j < w; ++j) {
-                      const T by = tau[from + j];
+                      const T by = h.tau[from + j];
                       for (int64_t q = 0; q < j; ++q) {
                         const T factor = by * gram[q * w + j];
                         for (int64_t p = 0; p <= q; ++p) t[j * w + p] -= t[q * w + p] * factor;
@@ -262,17 +267,32 @@ void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* 
                  Scratch<T> products(columns * kBlock);
                  for (int64_t b = blocks - 1; b >= 0; --b) {
                    const int64_t from = b * kBlock, w = std::min(kBlock, k - from);
-                   T* const part = c + c0 * ldc + from;
+                   const T *const vb = v + from * (ld + 1), *const yb = y + from * (ld + 1);
                    Gemm g = product;
-                   g.m = columns, g.n = w, g.k = m - from;
-                   g.a = part, g.a_row = ldc, g.a_col = 1;
-                   g.b = v + from * ld + from, g.b_row = 1, g.b_col = ld;
-                   g.c = products.get(), g.c_row = w;
-                   gemm_own(g);
-                   g.n = m - from, g.k = w;
-                   g.a = products.get(), g.a_row = w;
-                   g.b = y + from * ld + from, g.b_row = ld, g.b_col = 1;
-                   g.c = part, g.c_row = ldc, g.add = true;
+                   if (by_rows) {  // V' C, and Y times that
+                     T* const part = c + from * ldc + c0;
+                     g.m = w, g.n = columns, g.k = m - from;
+                     g.a = vb, g.a_row = ld, g.a_col = 1;
+                     g.b = part, g.b_row = ldc, g.b_col = 1;
+                     g.c = products.get(), g.c_row = columns;
+                     gemm_own(g);
+                     g.m = m - from, g.k = w;
+                     g.a = yb, g.a_row = 1, g.a_col = ld;
+                     g.b = products.get(), g.b_row = columns;
+                     g.c = part;
+                   } else {  // the transposes
+                     T* const part = c + c0 * ldc + from;
+                     g.m = columns, g.n = w, g.k = m - from;
+                     g.a = part, g.a_row = ldc, g.a_col = 1;
+                     g.b = vb, g.b_row = 1, g.b_col = ld;
+                     g.c = products.get(), g.c_row = w;
+                     gemm_own(g);
+                     g.n = m - from, g.k = w;
+                     g.a = products.get(), g.a_row = w;
+                     g.b = yb, g.b_row = ld, g.b_col = 1;
+                     g.c = part;
+                   }
+                   g.c_row = ldc, g.add = true;
                    gemm_own(g);
                  }
                });
@@ -280,13 +300,13 @@ void reflect(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* 
 
 }  // namespace
 
-void reflect_tiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* tau,
-                   float* c, int64_t ldc) {
-  reflect(m, n, k, a, lda, tau, c, ldc);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<float>& h, float* c, int64_t ldc,
+                   bool by_rows) {
+  reflect(m, n, h, c, ldc, by_rows);
 }
-void reflect_tiles(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* tau,
-                   double* c, int64_t ldc) {
-  reflect(m, n, k, a, lda, tau, c, ldc);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<double>& h, double* c, int64_t ldc,
+                   bool by_rows) {
+  reflect(m, n, h, c, ldc, by_rows);
 }
 int64_t lu_tiles(int64_t m, int64_t n, float* a, int64_t lda, int32_t* pivots) {
   return lu(m, n, a, lda, pivots);

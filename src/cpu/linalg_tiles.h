@@ -26,11 +26,19 @@ void solve_tiles(int64_t n, int64_t k, float* b, const std::vector<Triangle<floa
 void solve_tiles(int64_t n, int64_t k, double* b, const std::vector<Triangle<double>>&,
                  const int32_t* from, const int32_t* to);
 
-// C [m, n] := H1 H2 ... Hk C, both by columns: Hj = I - tau[j] v v' with v of column j of A, below
-// its diagonal, 1 there and 0 above (what geqrf leaves). k <= m.
-void reflect_tiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* tau,
-                   float* c, int64_t ldc);
-void reflect_tiles(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* tau,
-                   double* c, int64_t ldc);
+// Hj = I - tau[j] v v' for j < k: v's element i is a[i * row + j * column], of i = j 1 and before
+// 0. One of the two strides is 1.
+template <class T>
+struct Reflections {
+  int64_t k;
+  const T* a;
+  int64_t row, column;
+  const T* tau;
+};
+// C [m, n] := H1 H2 ... Hk C, by columns or by rows; k <= m.
+void reflect_tiles(int64_t m, int64_t n, const Reflections<float>&, float* c, int64_t ldc,
+                   bool by_rows = false);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<double>&, double* c, int64_t ldc,
+                   bool by_rows = false);
 
 }  // namespace pyflame::cpu
