@@ -22,8 +22,8 @@ namespace pyflame::cpu {
   X(gelsy, "gelsy", "gelsy") X(gelss, "gelss", "gelss") X(sytrf, "sytrf", "sytrf")                \
   X(sytrs, "sytrs", "sytrs") X(hetrf, "sytrf", "hetrf") X(hetrs, "sytrs", "hetrs")                \
   X(gebrd, "gebrd", "gebrd") X(bdsdc, "bdsdc", "")      X(ormbr, "ormbr", "unmbr")                \
-  X(sytrd, "sytrd", "hetrd") X(stedc, "stedc", "stedc") X(ormtr, "ormtr", "unmtr") \
-  X(laed1, "laed1", "")
+  X(sytrd, "sytrd", "hetrd") X(stedc, "stedc", "stedc") X(ormtr, "ormtr", "unmtr")                \
+  X(laed1, "laed1", "")      X(lasd0, "lasd0", "")      X(lasd1, "lasd1", "")
 // clang-format on
 enum class Routine : uint8_t {
 #define X(NAME, ...) NAME,

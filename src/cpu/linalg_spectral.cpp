@@ -8,7 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <utility>
 
+#include "cpu/gemm_own.h"
 #include "cpu/kernel.h"
 #include "cpu/linalg.h"
 
@@ -67,21 +70,25 @@ struct SvdOne {
   bool tall() const { return m * 5 >= n * 8; }
   // Elements of T: reflections' factors, R, workspace of blocked routines; of R: the rest.
   int64_t rows() const { return tall() ? n : m; }
+  // Complex ones lie in front of other memory of ours: OpenBLAS 0.3.21 reads columns behind them.
+  int64_t copied() const { return tall() || kIsComplex<T> ? rows() * n : 0; }
   int64_t block_work() const { return 64 * (m + n) + 64 * 65; }
   int64_t floats() const {
     return n + (vectors ? 2 * n * n + 3 * n * n + 8 * n : 8 * n) + 8 * n * 2 + 64;
   }
   int64_t work() const {
     const int64_t per = kIsComplex<T> ? 2 : 1;
-    return 3 * n + (tall() ? n * n : 0) + block_work() + (floats() + per - 1) / per + 64;
+    return 3 * n + copied() + block_work() + (floats() + per - 1) / per + 64;
   }
 
+  // Two halves are solved at once, and joined.
+  bool halved() const { return vectors && n >= 128; }
   // A column of U before reflections: of the small vectors, or of the identity.
-  void begin_column(T* u, int64_t j, const R* u1) const {
+  void begin_column(T* u, int64_t j, const R* u1, const int64_t* order) const {
     T* c = u + j * m;
     std::fill(c, c + m, T(0));
     if (j < n)
-      std::copy(u1 + j * n, u1 + j * n + n, c);
+      std::copy(u1 + order[j] * n, u1 + order[j] * n + n, c);
     else
       c[j] = T(1);
   }
@@ -94,7 +101,7 @@ struct SvdOne {
     T *tau = memory, *tauq = tau + n, *taup = tauq + n, *next = taup + n;
     T* b = a;
     int64_t info = 0, brows = m;
-    T* w = next + (tall() ? n * n : 0);
+    T* w = next + copied();
     const int64_t size = block_work();
     R* e = reinterpret_cast<R*>(w + size);
     R *u1 = e + n, *v1 = u1 + (vectors ? n * n : 0), *rest = v1 + (vectors ? n * n : 0);
@@ -112,26 +119,40 @@ struct SvdOne {
           std::copy(a + j * m, a + j * m + j + 1, b + j * n);
           std::fill(b + j * n + j + 1, b + j * n + n, T(0));
         }
+      } else if (kIsComplex<T>) {
+        b = std::copy(a, a + m * n, next) - m * n;
       }
       l.operator()<T>(Routine::gebrd, brows, n, b, brows, s, e, tauq, taup, w, size);
       R none{};
-      info =
-          l.operator()<R>(Routine::bdsdc, 'U', vectors ? 'I' : 'N', n, s, e, vectors ? u1 : &none,
-                          n, vectors ? v1 : &none, n, &none, &none, rest, integers);
+      if (!halved())
+        info =
+            l.operator()<R>(Routine::bdsdc, 'U', vectors ? 'I' : 'N', n, s, e, vectors ? u1 : &none,
+                            n, vectors ? v1 : &none, n, &none, &none, rest, integers);
     }
+    int64_t* const order = integers + 7 * n;  // where the vectors of the j-th value stand
+    std::iota(order, order + n, 0);
+    if (halved()) info = join_halves(s, e, u1, v1, rest, integers, order);
     scale(s, n, 1 / by);
     if (info || !vectors) return info;
     const int64_t columns = full ? m : n;
     if constexpr (!kIsComplex<T>)
       if (n >= kLeastTiled) {
-        parallel_for(columns, 16, [&](int64_t begin, int64_t end) {
-          for (int64_t j = begin; j < end; ++j) begin_column(u, j, u1);
+        // V by columns, where the small U was: turned, in order, and back in the end.
+        parallel_for(columns + n, 32, [&](int64_t begin, int64_t end) {
+          for (int64_t j = begin; j < std::min(end, columns); ++j) begin_column(u, j, u1, order);
+          const int64_t from = std::max<int64_t>(begin - columns, 0), more = end - columns - from;
+          if (more > 0) micro::turn(v1 + from, n, static_cast<int>(n), more, n, rest + from * n);
         });
-        std::copy(v1, v1 + n * n, vh);
+        parallel_for(n, 32, [&](int64_t begin, int64_t end) {
+          for (int64_t j = begin; j < end; ++j)
+            std::copy(rest + order[j] * n, rest + order[j] * n + n, u1 + j * n);
+        });
         reflect_tiles(brows, columns, Reflections<T>{n, b, 1, brows, tauq}, u, m);
         if (tall()) reflect_tiles(m, columns, Reflections<T>{n, a, 1, m, tau}, u, m);
-        // V' by columns is V by rows.
-        reflect_tiles(n - 1, n, Reflections<T>{n - 1, b + brows, brows, 1, taup}, vh + n, n, true);
+        reflect_tiles(n - 1, n, Reflections<T>{n - 1, b + brows, brows, 1, taup}, u1 + 1, n);
+        parallel_for(n, 32, [&](int64_t begin, int64_t end) {
+          micro::turn(u1 + begin, n, static_cast<int>(n), end - begin, n, vh + begin * n);
+        });
         return 0;
       }
     // Slices of the columns of U and of the rows of V', of which there are as many as columns.
@@ -146,7 +167,7 @@ struct SvdOne {
                       if (i < us) {
                         const int64_t j0 = i * width, j1 = std::min(columns, j0 + width);
                         T* x = u + j0 * m;
-                        for (int64_t j = j0; j < j1; ++j) begin_column(u, j, u1);
+                        for (int64_t j = j0; j < j1; ++j) begin_column(u, j, u1, order);
                         l.operator()<T>(Routine::ormbr, 'Q', 'L', 'N', brows, j1 - j0, n, b, brows,
                                         tauq, x, m, mine, own);
                         if (tall())
@@ -155,13 +176,69 @@ struct SvdOne {
                       } else {
                         const int64_t r0 = (i - us) * width, r1 = std::min(n, r0 + width);
                         for (int64_t j = 0; j < n; ++j)
-                          std::copy(v1 + j * n + r0, v1 + j * n + r1, vh + j * n + r0);
+                          for (int64_t r = r0; r < r1; ++r) vh[j * n + r] = v1[j * n + order[r]];
                         l.operator()<T>(Routine::ormbr, 'P', 'R', adjoint<T>(), r1 - r0, n, n, b,
                                         brows, taup, vh + r0, n, mine, own);
                       }
                     }
                   });
     return 0;
+  }
+
+ private:
+  // Values and vectors of the bidiagonal matrix, as bdsdc has them.
+  int64_t join_halves(R* d, R* e, R* u, R* v, R* rest, int64_t* ints, int64_t* order) const {
+    R size = 0;
+    for (int64_t i = 0; i < n; ++i) size = std::max(size, std::abs(d[i]));
+    for (int64_t i = 0; i + 1 < n; ++i) size = std::max(size, std::abs(e[i]));
+    for (R* x : {u, v}) {
+      std::fill(x, x + n * n, R(0));
+      for (int64_t i = 0; i < n; ++i) x[i * (n + 1)] = 1;
+    }
+    if (size == 0) return 0;
+    const R least = std::numeric_limits<R>::epsilon() * R(0.45);
+    for (int64_t i = 0; i < n; ++i) {
+      d[i] /= size;
+      if (std::abs(d[i]) < least) d[i] = std::copysign(least, d[i]);
+    }
+    for (int64_t i = 0; i + 1 < n; ++i) e[i] /= size;
+    const int64_t left = (n - 1) / 2, right = n - 1 - left, start = left + 1, leaf = 25;
+    int64_t infos[2] = {};
+    parallel_for(2, 1, [&](int64_t begin, int64_t end) {
+      Lapack::Alone alone(l);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t from = i ? start : 0, h = i ? right : left, wider = 1 - i;
+        infos[i] = l.operator()<R>(Routine::lasd0, h, wider, d + from, e + from, u + from * (n + 1),
+                                   n, v + from * (n + 1), n, leaf, ints + from * 4,
+                                   rest + i * (3 * start * start + 2 * start));
+      }
+    });
+    if (infos[0] || infos[1]) return infos[0] ? infos[0] : infos[1];
+    // The order within each half, as integers of the library.
+    const bool wide = l.wide_integers();
+    auto* shorts = reinterpret_cast<int32_t*>(ints);
+    for (const auto& [from, h] : {std::pair(int64_t{0}, left), std::pair(start, right)}) {
+      std::iota(order, order + h, 0);
+      std::stable_sort(order, order + h,
+                       [&](int64_t a, int64_t b) { return d[from + a] < d[from + b]; });
+      for (int64_t i = 0; i < h; ++i) {
+        if (wide)
+          ints[from + i] = order[i] + 1;
+        else
+          shorts[from + i] = static_cast<int32_t>(order[i] + 1);
+      }
+    }
+    Lapack::Alone alone(l);
+    const int64_t alone_wider = 0;
+    R alpha = d[left], beta = e[left];
+    const int64_t info = l.operator()<R>(Routine::lasd1, left, right, alone_wider, d, &alpha, &beta,
+                                         u, n, v, n, ints, ints + n, rest);
+    std::copy(d, d + n, e);
+    for (int64_t j = 0; j < n; ++j) {
+      order[j] = (wide ? ints[n - 1 - j] : shorts[n - 1 - j]) - 1;
+      d[j] = e[order[j]] * size;
+    }
+    return info;
   }
 };
 

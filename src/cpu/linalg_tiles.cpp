@@ -211,7 +211,7 @@ int64_t lu(int64_t m, int64_t n, T* a, int64_t lda, int32_t* pivots) {
 
 // Blocks of reflections as I - V T V', and so C + Y V' C with Y = -V T.
 template <class T>
-void reflect(int64_t m, int64_t n, const Reflections<T>& h, T* c, int64_t ldc, bool by_rows) {
+void reflect(int64_t m, int64_t n, const Reflections<T>& h, T* c, int64_t ldc) {
   constexpr int64_t kBlock = 64;
   const int64_t k = h.k;
   const int64_t blocks = (k + kBlock - 1) / kBlock;
@@ -268,30 +268,17 @@ void reflect(int64_t m, int64_t n, const Reflections<T>& h, T* c, int64_t ldc, b
                  for (int64_t b = blocks - 1; b >= 0; --b) {
                    const int64_t from = b * kBlock, w = std::min(kBlock, k - from);
                    const T *const vb = v + from * (ld + 1), *const yb = y + from * (ld + 1);
-                   Gemm g = product;
-                   if (by_rows) {  // V' C, and Y times that
-                     T* const part = c + from * ldc + c0;
-                     g.m = w, g.n = columns, g.k = m - from;
-                     g.a = vb, g.a_row = ld, g.a_col = 1;
-                     g.b = part, g.b_row = ldc, g.b_col = 1;
-                     g.c = products.get(), g.c_row = columns;
-                     gemm_own(g);
-                     g.m = m - from, g.k = w;
-                     g.a = yb, g.a_row = 1, g.a_col = ld;
-                     g.b = products.get(), g.b_row = columns;
-                     g.c = part;
-                   } else {  // the transposes
-                     T* const part = c + c0 * ldc + from;
-                     g.m = columns, g.n = w, g.k = m - from;
-                     g.a = part, g.a_row = ldc, g.a_col = 1;
-                     g.b = vb, g.b_row = 1, g.b_col = ld;
-                     g.c = products.get(), g.c_row = w;
-                     gemm_own(g);
-                     g.n = m - from, g.k = w;
-                     g.a = products.get(), g.a_row = w;
-                     g.b = yb, g.b_row = ld, g.b_col = 1;
-                     g.c = part;
-                   }
+                   Gemm g = product;  // of transposes
+                   T* const part = c + c0 * ldc + from;
+                   g.m = columns, g.n = w, g.k = m - from;
+                   g.a = part, g.a_row = ldc, g.a_col = 1;
+                   g.b = vb, g.b_row = 1, g.b_col = ld;
+                   g.c = products.get(), g.c_row = w;
+                   gemm_own(g);
+                   g.n = m - from, g.k = w;
+                   g.a = products.get(), g.a_row = w;
+                   g.b = yb, g.b_row = ld, g.b_col = 1;
+                   g.c = part;
                    g.c_row = ldc, g.add = true;
                    gemm_own(g);
                  }
@@ -300,13 +287,11 @@ void reflect(int64_t m, int64_t n, const Reflections<T>& h, T* c, int64_t ldc, b
 
 }  // namespace
 
-void reflect_tiles(int64_t m, int64_t n, const Reflections<float>& h, float* c, int64_t ldc,
-                   bool by_rows) {
-  reflect(m, n, h, c, ldc, by_rows);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<float>& h, float* c, int64_t ldc) {
+  reflect(m, n, h, c, ldc);
 }
-void reflect_tiles(int64_t m, int64_t n, const Reflections<double>& h, double* c, int64_t ldc,
-                   bool by_rows) {
-  reflect(m, n, h, c, ldc, by_rows);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<double>& h, double* c, int64_t ldc) {
+  reflect(m, n, h, c, ldc);
 }
 int64_t lu_tiles(int64_t m, int64_t n, float* a, int64_t lda, int32_t* pivots) {
   return lu(m, n, a, lda, pivots);

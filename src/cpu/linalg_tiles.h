@@ -35,10 +35,8 @@ struct Reflections {
   int64_t row, column;
   const T* tau;
 };
-// C [m, n] := H1 H2 ... Hk C, by columns or by rows; k <= m.
-void reflect_tiles(int64_t m, int64_t n, const Reflections<float>&, float* c, int64_t ldc,
-                   bool by_rows = false);
-void reflect_tiles(int64_t m, int64_t n, const Reflections<double>&, double* c, int64_t ldc,
-                   bool by_rows = false);
+// C [m, n] := H1 H2 ... Hk C, by columns; k <= m.
+void reflect_tiles(int64_t m, int64_t n, const Reflections<float>&, float* c, int64_t ldc);
+void reflect_tiles(int64_t m, int64_t n, const Reflections<double>&, double* c, int64_t ldc);
 
 }  // namespace pyflame::cpu

@@ -73,7 +73,7 @@ struct pf_larger {
     return a > b ? a : b;
   }
 };
-// A block looks at a part of a matrix: whether it holds NaN or an infinity.
+// A block looks at a part of a matrix: whether it holds NaN (2) or an infinity (1).
 PF_KERNEL(linalg_mark, 256)(pf_matrices m) {
   PF_SHARED pf_i32 room[PF_MAX_WARPS];
   const pf_i64 size = m.rows * m.columns * PARTS, parts = m.which;
@@ -83,14 +83,14 @@ PF_KERNEL(linalg_mark, 256)(pf_matrices m) {
   PF_NO_UNROLL for (pf_i64 e = part * pf_threads() + pf_thread(); e < size;
                     e += parts * pf_threads()) {
     const R v = pf_get<R>(x, e);
-    odd |= !(v - v == R(0));
+    odd = pf_larger::join<pf_i32>(odd, v != v ? 2 : !(v - v == R(0)));
   }
   odd = pf_group_join<pf_larger>(odd, pf_threads(), room);
   if (pf_thread() == 0) m.bad[pf_block()] = odd;
 }
-// Libraries say what they like of matrices that hold NaN or infinities: pivots that are none, or
-// that one is singular, with zeros for factors. Such rows stay, and such factors are NaN, as they
-// are on the CPU.
+// Libraries say what they like of matrices that hold NaN or infinities: pivots that are none, that
+// one is singular, with zeros for factors, or finite factors as if NaN were 0 (cuSOLVER 12). Such
+// rows stay, and such factors are NaN, as they are on the CPU.
 PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
   const pf_i64 few = m.rows < m.columns ? m.rows : m.columns, size = m.rows * m.columns * PARTS;
   pf_i32* pivots = m.places + pf_block() * few;
@@ -100,10 +100,10 @@ PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
   }
   PF_SHARED pf_i32 room[PF_MAX_WARPS];
   pf_i32 bad = 0;
-  PF_NO_UNROLL for (pf_i64 part = pf_thread(); part < m.which; part += pf_threads()) bad |=
-      m.bad[static_cast<pf_i64>(pf_block()) * m.which + part];
+  PF_NO_UNROLL for (pf_i64 part = pf_thread(); part < m.which; part += pf_threads()) bad =
+      pf_larger::join(bad, m.bad[static_cast<pf_i64>(pf_block()) * m.which + part]);
   bad = pf_group_join<pf_larger>(bad, pf_threads(), room);
-  const bool odd = bad && m.info[pf_block()] > 0;
+  const bool odd = bad == 2 || (bad && m.info[pf_block()] > 0);
   pf_barrier();  // all have read info
   if (!odd) return;
   R* x = static_cast<R*>(m.to) + pf_block() * size;

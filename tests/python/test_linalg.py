@@ -202,6 +202,25 @@ def test_eigenvectors_of_either_triangle():
                 close(adjoint(of(v)) @ of(v), np.eye(n), dtype)
 
 
+def test_singular_vectors_of_joined_halves():
+    """From 128 on; equal, vanishing and few values; 2 MiB of complex64 end where memory may."""
+    thin = random(200, 3)
+    for a in (
+        np.zeros((140, 130)),
+        np.eye(200),
+        thin @ thin.T,
+        np.diag(np.arange(150.0) - 70),
+        random(300, 129),
+        random(512, 512, dtype=np.complex64),
+    ):
+        u, s, vh = (of(x) for x in L.svd(pf.tensor(a), full_matrices=False))
+        close(u * s[None] @ vh, a, a.dtype)
+        close(adjoint(u) @ u, np.eye(u.shape[1]), a.dtype)
+        close(vh @ adjoint(vh), np.eye(len(vh)), a.dtype)
+        assert (np.diff(s) <= 0).all() and (s >= 0).all()
+        close(s, np.linalg.svd(a, compute_uv=False), a.dtype)
+
+
 def test_triangular_systems():
     for dtype in (np.float64, np.complex128):
         for n, k in ((1, 1), (5, 3), (150, 200)):
