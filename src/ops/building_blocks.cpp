@@ -63,6 +63,20 @@ Tensor raw_clone(const Tensor& t) {
   return out;
 }
 
+bool channels_lie_last(const Tensor& t) {
+  const int n = t->shape.size();
+  Dims dense;
+  return (n == 4 || n == 5) && !t->contiguous && !hiding() && info(t->dtype).bits >= 8 &&
+         dense_strides_like(t->shape, t->strides, &dense) &&
+         lies_as(t->shape, dense, channels_last_strides(t->shape));
+}
+Tensor channels_to_end(const Tensor& t) {
+  return t->shape.size() == 4 ? permute(t, {0, 2, 3, 1}) : permute(t, {0, 2, 3, 4, 1});
+}
+Tensor channels_from_end(const Tensor& t) {
+  return t->shape.size() == 4 ? permute(t, {0, 3, 1, 2}) : permute(t, {0, 4, 1, 2, 3});
+}
+
 Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value) {
   check_range(value, dtype, "full", "the value");
   Tensor out = make_tensor(shape, dtype, device);

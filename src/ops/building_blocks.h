@@ -60,6 +60,13 @@ inline int64_t space_of(const Dims& shape) {
   return n;
 }
 
+// Whether pictures or volumes lie with their channels last, perhaps with gaps. Not within a vmap,
+// where results may still get dimensions.
+bool channels_lie_last(const Tensor& t);
+// Views of them as [N, ..., C], and back.
+Tensor channels_to_end(const Tensor& t);
+Tensor channels_from_end(const Tensor& t);
+
 // A copy in row-major order that no autograd sees.
 Tensor raw_clone(const Tensor& t);
 void raw_clone_into(const Tensor& fresh, const Tensor& t);

@@ -60,6 +60,11 @@ TensorList common(const TensorList& tensors, const char* op) {
   return out;
 }
 
+// Where dimension d of n is once channels stand at the end.
+int when_channels_end(int d, int n) {
+  return d == 0 ? 0 : d == 1 ? n - 1 : d - 1;
+}
+
 }  // namespace
 
 Tensor cat(const TensorList& tensors, int64_t dim) {
@@ -87,13 +92,18 @@ Tensor cat(const TensorList& tensors, int64_t dim) {
     ins.push_back(t);
   }
   checked_numel(shape, "cat");
+  const bool last = ops::channels_lie_last(ins[0]);
   Tensor out = make_tensor(shape, ins[0]->dtype, ins[0]->storage->device);
+  if (last) lay_out(*out.impl(), channels_last_strides(shape));
   if (out->numel > 0) {
+    const NoGrad off;
+    const auto seen = [&](const Tensor& t) { return last ? ops::channels_to_end(t) : t; };
     TensorList given;  // empty ones have no address
     for (const Tensor& t : ins)
-      if (t->numel > 0) given.push_back(t);
-    const kernels::Cat::Numbers<Scalar> numbers{.dim = d};
-    engine::call(engine::kernel<kernels::Cat>(), std::span<const Tensor>(&out, 1), given,
+      if (t->numel > 0) given.push_back(seen(t));
+    const Tensor to = seen(out);
+    const kernels::Cat::Numbers<Scalar> numbers{.dim = last ? when_channels_end(d, n) : d};
+    engine::call(engine::kernel<kernels::Cat>(), std::span<const Tensor>(&to, 1), given,
                  kernels::span_of(numbers), {.takes = engine::Takes::Bytes});
   }
   if (autograd::wanted(ins)) {
@@ -186,6 +196,7 @@ Tensor flip(const Tensor& t, const IntList& dims) {
     mask |= bit;
   }
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (ops::channels_lie_last(t)) lay_out(*out.impl(), channels_last_strides(t->shape));
   if (t->numel > 0)
     engine::call<kernels::Flip>({out, t}, {.dims = mask}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({t}))
@@ -434,8 +445,13 @@ Tensor pad_constant(const Tensor& t, const IntList& before, const IntList& after
       inside = slice(inside, d, std::max<int64_t>(-b, 0), t->shape[d] - std::max<int64_t>(-a, 0));
   }
   checked_numel(shape, "pad");
-  Tensor out = ops::raw_full(shape, t->dtype, t->storage->device, value);
-  place = ops::packed(shape);
+  Tensor out = make_tensor(shape, t->dtype, t->storage->device);
+  if (ops::channels_lie_last(t)) lay_out(*out.impl(), channels_last_strides(shape));
+  if (out->numel > 0) {
+    const NoGrad off;
+    fill_(out, value);
+  }
+  place = {shape, out->strides, 0};
   for (int d = 0; d < n; ++d)
     place.offset += std::max<int64_t>(before[static_cast<size_t>(d)], 0) * place.strides[d];
   place.shape = inside->shape;
@@ -501,7 +517,8 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
            "'; expected 'constant', 'reflect', 'replicate' or 'circular'; choose one of them");
   PF_CHECK(!value || value->to_double() == 0, ValueError, "pad", "got a value for mode '", mode,
            "'; expected one for mode 'constant' only; leave it out");
-  Tensor out = t;
+  const bool last = ops::channels_lie_last(t);
+  Tensor out = last ? ops::channels_to_end(t) : t;
   for (int d = 0; d < n; ++d) {
     const int64_t b = before[static_cast<size_t>(d)], a = after[static_cast<size_t>(d)];
     if (b == 0 && a == 0) continue;
@@ -515,11 +532,11 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
              " in mode 'circular', which leaves ", left,
              " elements; expected at least as many as are added on a side; cut less");
     IntList from = padded_indices(size, b, a, mode);
-    out = index_select(out, d,
+    out = index_select(out, last ? when_channels_end(d, n) : d,
                        from_host(from.data(), {static_cast<int64_t>(from.size())}, DType::Int64,
                                  t->storage->device));
   }
-  return out;
+  return last ? ops::channels_from_end(out) : out;
 }
 
 namespace ops {

@@ -3,6 +3,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/building_blocks.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -46,6 +47,8 @@ Tensor softmax_any(const Tensor& input, int64_t dim, std::optional<DType> dtype,
   ops::check_floating(x, op);
   const int n = x->shape.size(), d = wrap_dim(dim, n, op);
   if (n == 0 || d == n - 1) return softmax_last(x, log);
+  if (d == 1 && ops::channels_lie_last(x))  // side by side: nothing is copied
+    return ops::channels_from_end(softmax_last(ops::channels_to_end(x), log));
   return ops::dense(transpose(softmax_last(transpose(x, d, n - 1), log), d, n - 1));
 }
 
