@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that rooms (folders of src/) include only what lies below them, public headers of rooms
-above too, and that no file includes itself by way of others. The order is the one of
-docs/architecture.md."""
+above too, and that no file includes itself by way of others, nor a module of Python while it is
+imported. The order is the one of docs/architecture.md."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -48,6 +49,33 @@ def included(path, folders):
 def graph(root, *folders):
     files = [p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".def")]
     return {p.resolve(): list(included(p, folders)) for p in files}
+
+
+def imported(node):
+    """(level, module, name) of what is imported when a module is; functions run later."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom):
+            yield from ((child.level, child.module or "", a.name) for a in child.names)
+        elif isinstance(child, ast.Import):
+            yield from ((0, a.name, "") for a in child.names)
+        elif not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from imported(child)
+
+
+def modules(package):
+    """The graph of a package's files. What a file imports of the package itself (`from . import _C`)
+    is there before the package is complete, so it counts only where it is a file."""
+    files = {p.relative_to(package.parent).with_suffix("").parts: p for p in package.rglob("*.py")}
+    named = {k[:-1] if k[-1] == "__init__" else k: p for k, p in files.items()}
+    edges = {}
+    for parts, path in files.items():
+        edges[path] = []
+        for level, module, name in imported(ast.parse(path.read_text())):
+            base = (*(parts[:-level] if level else ()), *filter(None, module.split(".")))
+            target = named.get((*base, name)) or (named.get(base) if len(base) > 1 else None)
+            if target and target != path:
+                edges[path].append(target)
+    return edges
 
 
 def room_of(file, src):
@@ -97,7 +125,8 @@ def main():
     errors = [f"tools/rooms.py and src/ differ in {name}" for name in sorted(missing)]
     edges = graph(src, src, ROOT / "include", ROOT) | graph(ROOT / "include", ROOT / "include")
     errors += sorted(wrong_rooms(edges, src))
-    for circle in circles(edges | graph(ROOT / "kernels")):
+    edges |= graph(ROOT / "kernels") | modules(ROOT / "python" / "pyflame")
+    for circle in circles(edges):
         errors.append(" -> ".join(str(p.relative_to(ROOT)) for p in circle))
     for error in errors:
         print(f"rooms.py: {error}", file=sys.stderr)

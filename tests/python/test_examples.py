@@ -49,8 +49,6 @@ def test_mlp_digits():
 def test_digits(name, tmp_path):
     """Each checks its own figure: what it says and the exit status."""
     pytest.importorskip("sklearn")
-    if name == "resnet" and not hasattr(pf.nn, "AdaptiveAvgPool2d"):
-        pytest.skip("pooling is not there yet")
     run(sys.executable, ROOT / "examples" / f"{name}_digits.py", cwd=tmp_path)
     if name != "resnet":
         picture = (tmp_path / f"{name}_digits.png").read_bytes()
