@@ -76,6 +76,11 @@ std::string annotation(const Param& p) {
   return std::string(base) + (p.optional ? " | None" : "");
 }
 
+// Parameters of tensors that a complex number may stand in for; other numbers have overloads.
+static bool is_number_too(const std::string& name) {
+  return name == "other" || name == "exponent" || name == "value" || name == "fill_value";
+}
+
 bool convert(const Param& p, PyObject* o, ops::Value* out) {
   if (o == Py_None) {
     if (p.optional) {
@@ -90,8 +95,7 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
   }
   switch (p.type) {
     case Type::Tensor:
-      if (std::complex<double> z;
-          (p.name == "other" || p.name == "exponent") && !is_tensor(o) && to_complex(o, &z)) {
+      if (std::complex<double> z; is_number_too(p.name) && !is_tensor(o) && to_complex(o, &z)) {
         *out = from_host(&z, {}, DType::Complex128);
         return true;
       }

@@ -136,6 +136,11 @@ Tensor polar(const Tensor& size, const Tensor& angle) {
 
 namespace ops {
 
+void check_fits(const Tensor& into, const Tensor& value, const char* op) {
+  PF_CHECK(is_complex(into) || !is_complex(value), DTypeError, op, "got a complex number for ",
+           into->dtype, "; expected a real one; take its .real or choose a complex dtype");
+}
+
 Parts parts(const Tensor& z) {
   const Tensor both = raw_as_real(z);
   Parts p;
@@ -363,8 +368,9 @@ Tensor hyperbolic_tangent(const Tensor& z) {
         const Tensor x = clamp(p.re, Scalar(-40.0), Scalar(40.0)), sh = sinh(x);
         const Tensor c = cos(p.im), d = add(square(sh), square(c));
         const Tensor tail = mul(exp(mul(abs(p.re), Scalar(-2.0))), Scalar(4.0));
-        const Tensor re = where(far, clamp(x, Scalar(-1.0), Scalar(1.0)), div(mul(sh, cosh(x)), d));
-        const Tensor im = mul(sin(p.im), c);
+        const Tensor im = mul(sin(p.im), c), unknown = logical_and(isnan(im), isfinite(p.re));
+        const Tensor side = where(unknown, im, clamp(x, Scalar(-1.0), Scalar(1.0)));
+        const Tensor re = where(far, side, div(mul(sh, cosh(x)), d));
         return complex(
             where(eq(p.re, Scalar(0.0)), p.re, re),
             where(eq(p.im, Scalar(0.0)), p.im,

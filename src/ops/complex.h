@@ -45,6 +45,8 @@ namespace ops {
 struct Parts {
   Tensor re, im;
 };
+// DTypeError where a complex value would be written into a real tensor.
+void check_fits(const Tensor& into, const Tensor& value, const char* op);
 Parts parts(const Tensor&);  // of a complex tensor; differentiable, for reading alone
 // The operation of real tensors over view_as_real, in a form that leaves its last dimension alone.
 template <class F>

@@ -273,6 +273,15 @@ Tensor fresh(const Tensor& x, const IntList& size, Type t, Dev d, Scalar value, 
       fill ? ops::raw_full(shape, dtype, device, value) : make_tensor(shape, dtype, device), grad);
 }
 
+// A complex number comes as a tensor without dimensions.
+Tensor filled(Tensor t, const Tensor& value, bool grad) {
+  PF_CHECK(value->shape.empty(), ShapeError, "full", "got a value of shape ", value->shape,
+           "; expected a number; use expand() of the tensor instead");
+  ops::check_fits(t, value, "full");
+  copy_(t, value);
+  return with_grad(std::move(t), grad);
+}
+
 }  // namespace
 
 namespace ops {
@@ -293,6 +302,13 @@ const Family kCreation("creation", [](Family& f) {
                   "A tensor with one value everywhere. The dtype follows the value: bool, int64 or "
                   "the default float.",
                   ops::kFunction, false});
+  f.op(
+      +[](const IntList& size, const Tensor& value, Type t, Dev d, bool grad) {
+        const DType follows = is_complex(value) ? complex_type(default_dtype()) : value->dtype;
+        return filled(pyflame::empty(size, t.value_or(follows), d), value, grad);
+      },
+      {"full(int[] size, Tensor fill_value, " PF_NEW, "A complex number everywhere.",
+       ops::kFunction, false});
 
   f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 0, grad, false); },
        {"empty_like(Tensor input, " PF_NEW, "An empty tensor of the input's shape and dtype.",
@@ -317,6 +333,10 @@ const Family kCreation("creation", [](Family& f) {
            bool grad) { return like(x, t, d, value, grad, true); },
        {"full_like(Tensor input, Scalar fill_value, " PF_NEW,
         "One value everywhere, in the input's shape and dtype.", ops::kFunction, false});
+  f.op(+[](const Tensor& x, const Tensor& value, Type t, Dev d,
+           bool grad) { return filled(like(x, t, d, 0, false, false), value, grad); },
+       {"full_like(Tensor input, Tensor fill_value, " PF_NEW,
+        "A complex number everywhere, in the input's shape and dtype.", ops::kFunction, false});
 
   f.op(+[](const Tensor& x, const IntList& size, Type t, Dev d,
            bool grad) { return fresh(x, size, t, d, 0, grad, false); },
@@ -334,6 +354,10 @@ const Family kCreation("creation", [](Family& f) {
            bool grad) { return fresh(x, size, t, d, value, grad, true); },
        {"new_full(Tensor input, int[] size, Scalar fill_value, " PF_NEW,
         "One value everywhere, with this tensor's dtype and device.", ops::kMethod, false});
+  f.op(+[](const Tensor& x, const IntList& size, const Tensor& value, Type t, Dev d,
+           bool grad) { return filled(fresh(x, size, t, d, 0, false, false), value, grad); },
+       {"new_full(Tensor input, int[] size, Tensor fill_value, " PF_NEW,
+        "A complex number everywhere, with this tensor's dtype and device.", ops::kMethod, false});
 
   f.op(+[](Scalar end, Type t, Dev d,
            bool grad) { return with_grad(arange(0, end, 1, t, d), grad); },

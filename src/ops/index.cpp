@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/complex.h"
 #include "ops/registry.h"
 
 namespace pyflame {
@@ -249,6 +250,7 @@ static Tensor take_along_dim(const Tensor& self, const Tensor& indices,
 
 Tensor nonzero(const Tensor& t) {
   ops::check_defined(t, "nonzero");
+  if (is_complex(t)) return nonzero(to(t, DType::Bool));
   Tensor out = make_tensor({ops::count_true(t, "nonzero"), t->shape.size()}, DType::Int64,
                            t->storage->device);
   if (out->numel > 0) engine::call<kernels::Nonzero>({out, t});

@@ -492,6 +492,7 @@ Tensor fill_source(const Tensor& self, int64_t dim, const Tensor& index, const T
   ops::check_defined(index, op);
   PF_CHECK(value->numel == 1, ShapeError, op, "got a value of shape ", value->shape,
            "; expected one element; pass a number");
+  ops::check_fits(self, value, op);
   Dims shape = self->shape;
   if (!shape.empty()) shape[wrap_dim(dim, shape.size(), op)] = index->numel;
   return expand(reshape(to(value, self->dtype), {}), shape.vec());

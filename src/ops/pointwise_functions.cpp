@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/record.h"
 #include "ops/registry.h"
@@ -269,6 +270,11 @@ Tensor& nan_to_num_(Tensor& x, std::optional<double> nan, std::optional<double> 
 }
 
 Tensor isclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
+  if (is_complex(x) || is_complex(y)) {
+    const Tensor near = le(abs(sub(x, y)), add(mul(abs(y), Scalar(rtol)), Scalar(atol)));
+    const Tensor same = logical_or(eq(x, y), logical_and(near, isfinite(y)));
+    return equal_nan ? logical_or(same, logical_and(isnan(x), isnan(y))) : same;
+  }
   return call_row(op::isclose, {x, y}, {rtol, atol, equal_nan ? 1.0 : 0.0});
 }
 
@@ -412,6 +418,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   PF_CHECK(value->shape.empty(), ShapeError, "masked_fill", "got a value of shape ", value->shape,
            "; expected a number or a 0-d tensor; use where() for more");
+  ops::check_fits(x, value, "masked_fill");
   return call_row(op::where, {mask, to(value, x->dtype), x});
 }
 Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) {

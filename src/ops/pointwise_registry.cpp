@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
@@ -559,6 +560,7 @@ void register_writes() {
     if (auto* t = std::get_if<Tensor>(&v[1])) {
       PF_CHECK((*t)->shape.empty(), ShapeError, "fill_", "got a value of shape ", (*t)->shape,
                "; expected a number or a 0-d tensor; use copy_() for more");
+      check_fits(x, *t, "fill_");
       return copy_(x, *t);
     }
     return fill_(x, scalar_of(v[1]));

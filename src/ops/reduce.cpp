@@ -123,20 +123,21 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
     const Tensor y = run<kernels::SumInt>(x, p, DType::Int64);
     return dtype ? to(y, *dtype) : y;
   }
-  const Saved skips(what == Adds::Numbers ? x : Tensor());
-  Tensor y = what == Adds::Numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0, x->dtype)
-                                   : sum_float(x, p, average);
-  if (autograd::wanted({x}))
-    autograd::attach(op, {y}, {x}, {skips},
-                     [p, average, shape = x->shape](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
-                       Tensor g = c.grad();
-                       if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
-                       g = spread(g, p, shape);
-                       if (const Tensor x = c.saved(0); x.defined())
-                         g = where(ne(x, x), Scalar(0.0), g);
-                       return {g};
-                     });
+  const bool numbers = what == Adds::Numbers;
+  Tensor y = numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0, x->dtype) : sum_float(x, p, average);
+  if (!autograd::wanted({x})) return y;
+  const auto slope = [p, average, numbers, shape = x->shape](const Context& c) -> Grads {
+    if (!c.grad().defined()) return Grads(1);
+    Tensor g = c.grad();
+    if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
+    g = spread(g, p, shape);
+    if (numbers) g = where(isnan(c.saved(0)), Scalar(0.0), g);
+    return {g};
+  };
+  if (numbers)
+    autograd::attach(op, {y}, {x}, {Saved(x)}, slope);
+  else
+    autograd::attach(op, {y}, {x}, {}, slope);  // nothing is kept, so it may run again
   return y;
 }
 
@@ -251,6 +252,7 @@ Tensor arg(const Tensor& x, std::optional<int64_t> dim, bool keepdim, bool large
 
 template <class K>
 Tensor test(const Tensor& x, const MaybeDims& dim, bool keepdim, DType out, const char* op) {
+  if (x.defined() && is_complex(x)) return test<K>(to(x, DType::Bool), dim, keepdim, out, op);
   ops::check_arithmetic(x, op);
   return run<K>(x, plan_for(x, dim, keepdim, op), out);
 }

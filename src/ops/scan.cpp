@@ -3,6 +3,7 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
@@ -74,12 +75,19 @@ int scan_dim(const Tensor& t, int64_t dim, const char* op) {
 
 Tensor cumsum(const Tensor& t, int64_t dim) {
   PF_AUTOCAST("cumsum", Raise, cumsum, t, dim);
+  if (t.defined() && is_complex(t)) {
+    const int d = scan_dim(t, dim, "cumsum");
+    return t->shape.empty() ? clone(t)
+                            : ops::over_parts(t, [d](const Tensor& x) { return cumsum(x, d); });
+  }
   Tensor x = prepared(t, {}, "cumsum");
   const int d = scan_dim(x, dim, "cumsum");
   return x->shape.empty() ? clone(x) : directed_cumsum(x, d, false);
 }
 
 static Tensor cumsum_as(const Tensor& t, int64_t dim, Type dtype) {
+  if ((t.defined() && is_complex(t)) || (dtype && is_complex(*dtype)))
+    return cumsum(dtype ? to(t, *dtype) : t, dim);
   const Tensor sums = cumsum(prepared(t, dtype, "cumsum"), dim);
   return dtype ? to(sums, *dtype) : sums;
 }
@@ -99,7 +107,19 @@ Tensor exact_gradient(const Tensor& g, const Tensor& x, int d) {
   return transpose(sum(terms, IntList{-1}), d, -1);
 }
 
+// Of complex numbers: products of 2, 4, 8, ... elements behind each other.
+Tensor complex_cumprod(const Tensor& t, int d) {
+  const int64_t n = t->shape[d];
+  Tensor out = clone(t);
+  for (int64_t near = 1; near < n; near *= 2)
+    out = cat(
+        {narrow(out, d, 0, near), mul(narrow(out, d, near, n - near), narrow(out, d, 0, n - near))},
+        d);
+  return out;
+}
+
 Tensor cumprod_of(const Tensor& t, int d) {
+  if (is_complex(t)) return complex_cumprod(t, d);
   Tensor out = run_scan<kernels::Cumprod>(t, d, false);
   if (autograd::wanted({t}))
     autograd::attach(
@@ -131,7 +151,8 @@ Tensor cumprod_of(const Tensor& t, int d) {
 
 Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
   PF_AUTOCAST("cumprod", Raise, cumprod, t, dim, dtype);
-  Tensor x = prepared(t, dtype, "cumprod");
+  const bool in_parts = (t.defined() && is_complex(t)) || (dtype && is_complex(*dtype));
+  Tensor x = in_parts ? to(t, dtype.value_or(t->dtype)) : prepared(t, dtype, "cumprod");
   const int d = scan_dim(x, dim, "cumprod");
   return x->shape.empty() ? clone(x) : cumprod_of(x, d);
 }

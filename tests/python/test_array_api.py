@@ -45,7 +45,7 @@ vecdot(x1, x2, /, *, axis=-1)
 broadcast_arrays(*arrays)
 broadcast_to(x, /, shape)
 concat(arrays, /, *, axis=0)
-expand_dims(x, /, *, axis=0)
+expand_dims(x, /, axis=0)
 flip(x, /, *, axis=None)
 moveaxis(x, source, destination, /)
 permute_dims(x, /, axes)
@@ -343,7 +343,38 @@ def test_sets():
     assert np.isnan(np_of(values)[2:]).all() and inverse.tolist() == [2, 1, 3, 0, 0]
 
 
+def test_arrays_without_dimensions():
+    one = xp.asarray(3)
+    assert xp.reshape(one, (1,)).shape == (1,) and xp.reshape(xp.asarray([3]), ()).shape == ()
+    assert xp.reshape(xp.asarray([3]), (), copy=False).shape == ()
+    assert (
+        xp.unique_all(one).inverse_indices.shape
+        == xp.unique_inverse(one).inverse_indices.shape
+        == ()
+    )
+    assert xp.argmax(one, keepdims=True).shape == () and xp.expand_dims(one, 0).shape == (1,)
+
+
+def test_complex_arrays():
+    a = np.array([[1 + 2j, -0.5j], [3, 0]])
+    x = xp.asarray(a)
+    same(xp.full((2,), 1 - 1j, dtype=xp.complex128), np.full(2, 1 - 1j))
+    same(xp.full_like(x, 2j), np.full_like(a, 2j))
+    assert xp.full((1,), 1j).dtype == xp.complex64
+    for name in "acos acosh asin asinh atan atanh exp expm1 log sqrt tanh square".split():
+        same(getattr(xp, name)(x + 0.25), getattr(np, {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin",
+             "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh"}.get(name, name))(a + 0.25))  # fmt: skip
+    same(xp.cumulative_sum(x, axis=0), np.cumulative_sum(a, axis=0))
+    same(xp.cumulative_prod(x, axis=1), np.cumulative_prod(a, axis=1))
+    for got, want in zip(xp.nonzero(x), np.nonzero(a)):
+        same(got, want)
+    same(xp.count_nonzero(x, axis=0), np.count_nonzero(a, axis=0))
+    same(xp.all(x, axis=1), np.all(a, axis=1))
+
+
 def test_products():
+    with pytest.raises(pf.ShapeError, match="expected the same"):
+        xp.vecdot(xp.zeros((2, 3)), xp.zeros((2, 1)))
     a, x = matrix(2, 3, 4)
     b, y = matrix(2, 4, 3, seed=3)
     same(xp.matmul(x, y), a @ b)
@@ -423,6 +454,7 @@ def test_linear_algebra_with_several_results():
     w, v = xp.linalg.eigh(x + x.T)
     np.testing.assert_allclose(np_of((v * w) @ v.T), a + a.T, atol=1e-12)
     same(xp.linalg.solve(x, xp.asarray(a[:, 0])), np.linalg.solve(a, a[:, 0]))
+    assert xp.linalg.solve(x, xp.ones((4,), dtype=xp.float32)).dtype == xp.float64
     same(xp.linalg.matrix_norm(x), np.linalg.matrix_norm(a))
     same(xp.linalg.vector_norm(x, axis=(0, 1)), np.linalg.vector_norm(a, axis=(0, 1)))
     same(

@@ -667,3 +667,19 @@ def test_empty_parts_have_empty_gradients():
     y = pf.ones(3, requires_grad=True)
     pf.cat([x, y[3:]]).backward(pf.zeros(0))
     assert x.grad.shape == (0,) and y.grad.tolist() == [0, 0, 0]
+
+
+def test_what_keeps_nothing_runs_again():
+    """As in PyTorch, where only nodes that have freed something refuse."""
+    x = pf.ones(2, requires_grad=True)
+    for f, each in ((pf.sum, 1.0), (pf.mean, 0.5), (lambda t: (t + 1).reshape(2, 1).sum(), 1.0)):
+        x.grad = None
+        loss = f(x)
+        loss.backward()
+        loss.backward()
+        assert x.grad.tolist() == [2 * each] * 2
+    for f in (lambda t: (t * t).sum(), pf.nansum):
+        loss = f(x)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="already used and freed"):
+            loss.backward()

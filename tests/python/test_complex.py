@@ -159,6 +159,51 @@ def test_nothing_is_lost_near_zero():
     same(pf.tensor([complex(-0.0, -0.0)]).sgn().imag.signbit(), [False])
 
 
+def test_complex_numbers_as_values():
+    z = pf.tensor([1j, 2, 0])
+    same(pf.full((2,), 1j), np.full(2, 1j, "c8"))
+    assert pf.full((2,), 2 - 1j, dtype=pf.complex128)[1].item() == 2 - 1j
+    same(pf.full_like(z, 3j), np.full(3, 3j, "c8"))
+    same(z.new_full((1,), 3j), np.full(1, 3j, "c8"))
+    same(z.masked_fill(pf.tensor([True, False, False]), 2j), np.array([2j, 2, 0], "c8"))
+    same(z.index_fill(0, pf.tensor([1]), 2j), np.array([1j, 2j, 0], "c8"))
+    same(z.clone().fill_(1 - 1j), np.full(3, 1 - 1j, "c8"))
+    x, mask, i = pf.ones(2), pf.tensor([True, False]), pf.tensor([0])
+    for f in (
+        lambda: pf.full_like(x, 1j), lambda: x.fill_(1j), lambda: x.masked_fill(mask, 1j),
+        lambda: x.masked_fill_(mask, 1j), lambda: x.index_fill(0, i, 1j), lambda: x.new_full((2,), 1j),
+    ):  # fmt: skip
+        with pytest.raises(pf.DTypeError, match="complex number for float32"):
+            f()
+    with pytest.raises(pf.ShapeError):
+        pf.full((2,), pf.tensor([1j, 2j]))
+
+
+def test_running_sums_and_tests_of_elements():
+    a = random(3, 7)
+    a[1, 2] = a[2] = 0
+    t = pf.tensor(a)
+    for d in (0, 1, -1):
+        close(t.cumsum(d), a.cumsum(d))
+        close(t.cumprod(d), a.cumprod(d))
+    close(pf.ones(3).cumsum(0, dtype=pf.complex128), [1, 2, 3])
+    close(pf.ones(3).cumprod(0, dtype=pf.complex128), [1, 1, 1])
+    close(pf.tensor(a[0, 0]).cumsum(0), a[0, 0])
+    assert pf.zeros(2, 0, dtype=pf.complex64).cumprod(1).shape == (2, 0)
+    same(t.nonzero(), np.argwhere(a))
+    same(t.any(1), a.any(1))
+    same(t.all(0), a.all(0))
+    assert pf.count_nonzero(t).item() == np.count_nonzero(a)
+    ends = np.array([1 + 1j, complex(np.inf, 0), complex(np.nan, 0), 1e-9j, 5])
+    other = np.array(
+        [1 + 1.00000001j, complex(np.inf, 0), complex(np.nan, 0), 0, complex(np.inf, 5)]
+    )
+    for equal_nan in (False, True):
+        same(pf.isclose(pf.tensor(ends), pf.tensor(other), equal_nan=equal_nan),
+             np.isclose(ends, other, equal_nan=equal_nan))  # fmt: skip
+    assert pf.allclose(t, t + 1e-12) and not pf.allclose(t, t + 1e-3j)
+
+
 def test_sums_and_products():
     a, b = random(2, 3, 4), random(2, 4, 5)
     t = pf.tensor(a)
@@ -221,6 +266,7 @@ def test_parts_are_views():
 
 GRADIENTS = {
     **{n: (lambda z, w, n=n: getattr(pf, n)(z) + getattr(pf, n)(w)) for n in "asin acos atan asinh acosh atanh expm1".split()},
+    "cumsum": lambda z, w: z.cumsum(1) * w, "cumprod": lambda z, w: z.cumprod(0) + w.cumprod(1),
     "mul": lambda z, w: z * w, "div": lambda z, w: z / w, "add": lambda z, w: z + 2j * w,
     "sub": lambda z, w: 1 - z - w, "matmul": lambda z, w: z @ w.mH, "abs": lambda z, w: abs(z) + abs(w),
     "angle": lambda z, w: z.angle() * w.real, "exp": lambda z, w: (z * w).exp(),

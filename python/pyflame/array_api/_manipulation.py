@@ -12,7 +12,7 @@ def concat(arrays, /, *, axis=0):
     return _ops.concat(arrays, axis)
 
 
-def expand_dims(x, /, *, axis=0):
+def expand_dims(x, /, axis=0):
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise _C.IndexError(
             f"pf.array_api.expand_dims: got axis {axis} for {x.ndim} dimensions; expected {-x.ndim - 1} "
@@ -46,10 +46,10 @@ def reshape(x, /, shape, *, copy=None):
     """`copy` True copies, None where it must, and False raises ValueError where it would have to."""
     if copy is False:
         try:
-            return x.view(*shape)
+            return x.view(tuple(shape))
         except _C.PyFlameError as e:
             raise _C.ValueError(f"pf.array_api.reshape: copy=False, and {e}") from None
-    out = x.reshape(*shape)
+    out = x.reshape(tuple(shape))
     return out.clone() if copy and out.data_ptr() == x.data_ptr() else out
 
 

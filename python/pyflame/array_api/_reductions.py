@@ -95,12 +95,12 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
 
 def argmax(x, /, *, axis=None, keepdims=False):
     out = _ops.argmax(x, axis, keepdims)
-    return out.reshape(*[1] * x.ndim) if axis is None and keepdims else out
+    return out.reshape((1,) * x.ndim) if axis is None and keepdims else out
 
 
 def argmin(x, /, *, axis=None, keepdims=False):
     out = _ops.argmin(x, axis, keepdims)
-    return out.reshape(*[1] * x.ndim) if axis is None and keepdims else out
+    return out.reshape((1,) * x.ndim) if axis is None and keepdims else out
 
 
 def count_nonzero(x, /, *, axis=None, keepdims=False):
@@ -176,7 +176,7 @@ def unique_counts(x, /):
 
 def unique_inverse(x, /):
     values, inverse, _ = _unique(x)
-    return UniqueInverse(values, inverse.reshape(*x.shape))
+    return UniqueInverse(values, inverse.reshape(x.shape))
 
 
 def unique_all(x, /):
@@ -186,7 +186,7 @@ def unique_all(x, /):
     places = _ops.arange(flat.shape[0], device=x.device)
     first = _ops.full((values.shape[0],), flat.shape[0], dtype=_C.int64, device=x.device)
     first = first.scatter_reduce(0, flat, places, "amin", include_self=True)
-    return UniqueAll(values, first, inverse.reshape(*x.shape), counts)
+    return UniqueAll(values, first, inverse.reshape(x.shape), counts)
 
 
 # ---- products -----------------------------------------------------------------------------------
@@ -207,6 +207,11 @@ def vecdot(x1, x2, /, *, axis=-1):
     if not -builtins.min(x1.ndim, x2.ndim) <= axis < 0:
         raise _C.ValueError(
             f"pf.array_api.vecdot: got axis {axis}; expected a negative one of both"
+        )
+    if x1.shape[axis] != x2.shape[axis]:
+        raise _C.ShapeError(
+            f"pf.array_api.vecdot: got lengths {x1.shape[axis]} and {x2.shape[axis]} along axis {axis}; "
+            "expected the same"
         )
     if x1.dtype.is_complex or x2.dtype.is_complex or not x1.dtype.is_floating_point:
         first = _ops.conj(x1) if x1.dtype.is_complex else x1

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .. import _ops
+from .. import _C, _ops
 from .. import linalg as _linalg
 from ._manipulation import matrix_transpose
 from ._reductions import matmul, tensordot, vecdot
@@ -92,7 +92,8 @@ def slogdet(x, /):
 
 
 def solve(x1, x2, /):
-    """`x2` is one vector where it has one dimension, else matrices."""
+    """`x2` is one vector where it has one dimension, else matrices; in the dtype of both."""
+    x1, x2 = (x.to(_C.promote_types(x1.dtype, x2.dtype)) for x in (x1, x2))
     if x2.ndim == 1:
         return _linalg.solve(x1, x2.unsqueeze(-1)).squeeze(-1)
     return _linalg.solve(x1, x2)
