@@ -12,7 +12,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests" / "python"
 PROGRAMS = ["min_gpt", "mlp", "masked_attention", "autoencoder", "vision_transformer"]
-PROGRAMS += ["char_lstm", "gan", "graph_network"]
+PROGRAMS += ["char_lstm", "gan", "graph_network", "forward_forward"]
 TOLERANCE = 1e-4
 
 

@@ -56,7 +56,13 @@ from ._C import (
     synchronize,
     tensor,
 )
-from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ._grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 
 _tensor.install()
 _einops.install()
@@ -207,7 +213,7 @@ _LAZY |= dict.fromkeys(
     convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
     norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
     margin_ranking_loss poisson_nll_loss triplet_margin_loss empty_strided empty_permuted
-    nonzero_static range from_file detach_ is_signed is_inference is_inference_mode_enabled
+    nonzero_static range from_file detach_ is_signed is_inference
     is_distributed is_anomaly_check_nan_enabled set_flush_denormal set_deterministic_debug_mode
     get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled set_warn_always
     is_warn_always_enabled

@@ -15,6 +15,20 @@ class _Recomputation(_local):
 recomputation = _Recomputation()
 
 
+class _Inference(_local):
+    """`on` within inference_mode."""
+
+    on = False
+
+
+_inference = _Inference()
+
+
+def is_inference_mode_enabled():
+    """True within inference_mode; what it makes are tensors like all others."""
+    return _inference.on
+
+
 class _Mode:
     """Base: remembers the mode before `with` and puts it back; decorates functions and generators."""
 
@@ -107,7 +121,7 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Like no_grad; `inference_mode(False)` switches gradients on."""
+    """Like no_grad, and told by is_inference_mode_enabled(); `inference_mode(False)` switches gradients on."""
 
     def __new__(cls, mode=True):
         self = object.__new__(cls)
@@ -119,6 +133,14 @@ class inference_mode(_Mode):
 
     def _on(self):
         return not self.mode
+
+    def __enter__(self):
+        self._outside, _inference.on = _inference.on, self.mode
+        return super().__enter__()
+
+    def __exit__(self, *unused):
+        _inference.on = self._outside
+        super().__exit__(*unused)
 
     def _fresh(self):
         return inference_mode(self.mode)

@@ -261,13 +261,8 @@ def is_signed(input):
 
 
 def is_inference(input):
-    """False: inference_mode is no_grad."""
+    """False: what inference_mode makes are tensors like all others."""
     return input.is_inference()
-
-
-def is_inference_mode_enabled():
-    """False: inference_mode is no_grad."""
-    return False
 
 
 def is_distributed(input):

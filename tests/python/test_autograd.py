@@ -147,6 +147,13 @@ def test_grad_modes():
     pf.set_grad_enabled(False)
     assert not pf.is_grad_enabled()
     pf.set_grad_enabled(True)
+    assert not pf.is_inference_mode_enabled()
+    with pf.inference_mode():
+        assert pf.is_inference_mode_enabled()
+        with pf.inference_mode(False):
+            assert not pf.is_inference_mode_enabled()
+        assert pf.is_inference_mode_enabled() and not pf.ones(1).is_inference()
+    assert not pf.is_inference_mode_enabled() and pf.inference_mode(pf.is_inference_mode_enabled)()
     with pf.inference_mode():
         assert not pf.is_grad_enabled()
     with pf.inference_mode(False):

@@ -16,7 +16,7 @@ import pyflame as pf
 sys.path.insert(0, os.path.dirname(__file__))
 
 PROGRAMS = ["min_gpt", "mlp", "masked_attention", "autoencoder", "vision_transformer"]
-PROGRAMS += ["char_lstm", "gan", "augmented", "graph_network"]
+PROGRAMS += ["char_lstm", "gan", "augmented", "graph_network", "forward_forward"]
 
 
 def fill(model):

@@ -218,3 +218,26 @@ def test_states_are_pytorchs(name, direction):
             f.by = 0.5
     behind.load_state_dict(copy.deepcopy(scheduler.state_dict()))
     close(go(other, behind, 8), go(opt, scheduler, 8))
+
+
+def test_a_schedule_before_the_first_step_is_told():
+    import pickle
+    import warnings
+
+    from pyflame.optim.lr_scheduler import StepLR
+
+    def optimizer():
+        return pf.optim.SGD([pf.nn.Parameter(pf.ones(1))], lr=0.1)
+
+    o = optimizer()
+    with pytest.warns(UserWarning, match=r"lr_scheduler.step\(\) was called before optimizer.step"):
+        StepLR(o, 1).step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make in (lambda o: o, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))):
+            o = make(optimizer())
+            o.step()
+            s = StepLR(o, 1)
+            s.step()
+            s.step()
+        assert "_stepped" not in o.state_dict() and "_stepped" not in o.__getstate__()

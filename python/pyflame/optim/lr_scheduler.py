@@ -2,6 +2,7 @@
 
 import math
 import types
+import warnings
 from bisect import bisect_right
 from collections import Counter
 
@@ -57,6 +58,12 @@ class LRScheduler:
     @live
     def step(self, epoch=None):
         self._step_count += 1
+        if self._step_count == 2 and epoch is None and "_stepped" not in self.optimizer.__dict__:
+            warnings.warn(
+                f"pf.optim.lr_scheduler.{type(self).__name__}: lr_scheduler.step() was called before "
+                "optimizer.step(), so that the first learning rate is skipped; call the optimizer's first",
+                stacklevel=3,
+            )
         if epoch is None:
             self.last_epoch += 1
             rates = self.get_lr()

@@ -55,6 +55,7 @@ def _with_hooks(step):
         if _live.recording is not None and _C._capturing():
             return _live.outside(hooked, (self, *args), kwargs)
         d = self.__dict__
+        d["_stepped"] = True  # schedulers ask for it
         before, after = d.get("_step_pre_hooks"), d.get("_step_post_hooks")
         if not (before or after or _before_all or _after_all) or d.get("_stepping"):
             return step(self, *args, **kwargs)
@@ -316,7 +317,7 @@ class Optimizer:
         return func if getattr(func, "hooked", False) else _with_hooks(func)
 
     def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if not k.endswith("_hooks")}
+        return {k: v for k, v in self.__dict__.items() if not k.endswith(("_hooks", "_stepped"))}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
