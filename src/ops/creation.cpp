@@ -304,7 +304,12 @@ const Family kCreation("creation", [](Family& f) {
                   ops::kFunction, false});
   f.op(
       +[](const IntList& size, const Tensor& value, Type t, Dev d, bool grad) {
-        const DType follows = is_complex(value) ? complex_type(default_dtype()) : value->dtype;
+        // As a number's: the width of the value says nothing.
+        const DType type = value->dtype;
+        const DType follows = is_complex(type)      ? complex_type(default_dtype())
+                              : is_float(type)      ? default_dtype()
+                              : type == DType::Bool ? type
+                                                    : DType::Int64;
         return filled(pyflame::empty(size, t.value_or(follows), d), value, grad);
       },
       {"full(int[] size, Tensor fill_value, " PF_NEW, "A complex number everywhere.",

@@ -513,12 +513,13 @@ _MORE = [
         r"|must be tuple of (ints|Tensors), not Tensor|must be in range|must match the size"
         r"|one `x` value|only support dx as a real|out of bounds for double|start out of range"
         r"|diff expects the shape|repeated dim|must be a matrix|boolean masks|not a valid value"
-        r"|0D target tensor|inconsistent tensor size",
+        r"|0D target tensor|inconsistent tensor size|must be Number, not Tensor",
         "what PyTorch refuses by a rule of its own and is taken here",
         *("dropout1d", "huber_loss", "index_fill", "linalg_norm", "logspace", "linspace", "mode"),
         *("new_ones", "new_zeros", "pow", "sub", "subtract", "softshrink", "trapz", "trapezoid"),
         *("uniform_", "diff", "moveaxis", "linear", "masked_fill", "hinge_embedding_loss"),
         *("index_put",),
+        *("full_like", "new_full"),
         *("threshold", "full", "column_stack", "vstack", "cosine_embedding_loss", "linalg_vecdot"),
     ),
     accepts(

@@ -613,3 +613,9 @@ r.append(x.retains_grad)
 with torch.autograd.set_multithreading_enabled(False):
     x = torch.ones(1, requires_grad=True)
     (x * 2).sum().backward()
+
+# %% a sum keeps nothing, so its gradient may be taken again
+x = torch.ones(2, requires_grad=True)
+s = x.sum()
+s.backward()
+s.backward()
