@@ -196,6 +196,10 @@ also = (pred == labels).sum() / len(labels)
 z = torch.tensor([0.3 + 0.4j, -1.2 - 0.5j, 2.0 + 0j], dtype=torch.complex128)
 r = [f(z) for f in (torch.asin, torch.acos, torch.atan, torch.asinh, torch.acosh, torch.atanh)]
 s = [z.cumsum(0), z.cumprod(0), z.nonzero(), z.any(), torch.isclose(z, z + 1e-12)]
-v = [torch.full((2,), 1j), torch.full_like(z, 2j), z.masked_fill(torch.tensor([True, False, False]), 3j)]
+v = [
+    torch.full((2,), 1j),
+    torch.full_like(z, 2j),
+    z.masked_fill(torch.tensor([True, False, False]), 3j),
+]
 w = z.clone().requires_grad_()
 torch.view_as_real(torch.asin(w) * torch.acosh(w)).sum().backward()
