@@ -187,9 +187,12 @@ Indexed apply_key(const Tensor& self, PyObject* key) {
     } else if (is_integer(o)) {
       r.view = apply_int(r.view, dim, to_int64(o, "an index"), position++);
     } else {
-      type_error(std::string("pf.Tensor.__getitem__: got an index of type ") + Py_TYPE(o)->tp_name +
-                 "; expected integers, slices, None, Ellipsis, integer or bool tensors, lists or "
-                 "NumPy arrays");
+      const std::string why = std::string("got an index of type ") + Py_TYPE(o)->tp_name +
+                              "; expected integers, slices, None, Ellipsis, integer or bool "
+                              "tensors, lists or NumPy arrays";
+      // Which of the two is PyTorch's.
+      if (PyUnicode_Check(o)) type_error("pf.Tensor.__getitem__: " + why);
+      PF_FAIL(IndexError, "Tensor.__getitem__", why);
     }
   }
   if (advanced) {

@@ -152,7 +152,7 @@ def test_repeated_indices():
         (slice(None, None, -1), pf.ValueError),
         (slice(None, None, 0), (pf.ValueError, ValueError)),
         ("a", TypeError),
-        (1.5, TypeError),
+        (1.5, IndexError),
         ([1.5], pf.IndexError),
         ([True, False], pf.IndexError),
         (np.ones((2, 2), bool), pf.IndexError),
