@@ -28,8 +28,11 @@ namespace pyflame::cpu::HWY_NAMESPACE {
 
 // What elements are compared and added in; the numbers of taps are kept in it, too.
 template <class S>
-using PoolOf = std::conditional_t<kIsFloatType<S>, ComputeOf<S>,
-                                  std::conditional_t<std::is_same_v<S, int64_t>, int64_t, int32_t>>;
+using PoolOf = std::conditional_t<kIsFloatType<S>, ComputeOf<S>, int64_t>;
+
+// float32 and the 16-bit types have loops of their own for what is in use.
+template <class S>
+inline constexpr bool kInUse = kIsFloatType<S> && sizeof(PoolOf<S>) == 4;
 
 template <class N, class S>
 HWY_INLINE N OneAs(S x) {
@@ -43,14 +46,9 @@ HWY_INLINE Wide<N> LoadAs(const S* p) {
   if constexpr (kIsFloatType<S>) {
     return Load(p);
   } else {
-    const typename Wide<N>::D d;
-    const hn::Rebind<S, typename Wide<N>::D> ds;
     Wide<N> r;
     for (int k = 0; k < Wide<N>::kParts; ++k)
-      if constexpr (std::is_same_v<S, N>)
-        r.v[k] = hn::LoadU(d, p + k * Wide<N>::kPart);
-      else
-        r.v[k] = hn::PromoteTo(d, hn::LoadU(ds, p + k * Wide<N>::kPart));
+      r.v[k] = hn::LoadU(typename Wide<N>::D(), p + k * Wide<N>::kPart);
     return r;
   }
 }
@@ -59,24 +57,24 @@ HWY_INLINE Wide<N> LoadN(const N* p) {
   return LoadAs<N>(p);
 }
 // The first n of a vector, the others are `rest`.
-template <class N, class S>
-HWY_INLINE Wide<N> FirstAs(const S* p, int64_t n, N rest) {
-  if (n <= 0) return Fill(rest);
-  if constexpr (std::is_same_v<N, S>) {
-    const typename Wide<N>::D d;
-    Wide<N> r;
-    for (int k = 0; k < Wide<N>::kParts; ++k) {
-      const int64_t left = n - k * Wide<N>::kPart;
-      const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
-      r.v[k] =
-          hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p + k * Wide<N>::kPart), hn::Set(d, rest));
-    }
-    return r;
-  } else {
-    alignas(64) N all[Wide<N>::kLanes];
-    for (int64_t i = 0; i < Wide<N>::kLanes; ++i) all[i] = i < n ? OneAs<N>(p[i]) : rest;
-    return LoadN(all);
+template <class N>
+HWY_INLINE Wide<N> FirstAs(const N* p, int64_t n, N rest) {
+  const typename Wide<N>::D d;
+  Wide<N> r;
+  for (int k = 0; k < Wide<N>::kParts; ++k) {
+    const int64_t left = n - k * Wide<N>::kPart;
+    const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
+    r.v[k] =
+        hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p + k * Wide<N>::kPart), hn::Set(d, rest));
   }
+  return r;
+}
+// One by one: once for all that asks for it.
+template <class N, class S>
+requires(!std::is_same_v<N, S>) HWY_NOINLINE Wide<N> FirstAs(const S* p, int64_t n, N rest) {
+  alignas(64) N all[Wide<N>::kLanes];
+  for (int64_t i = 0; i < Wide<N>::kLanes; ++i) all[i] = i < n ? OneAs<N>(p[i]) : rest;
+  return LoadN(all);
 }
 template <class N, class S>
 HWY_INLINE void StoreAs(const Wide<N>& v, S* p) {

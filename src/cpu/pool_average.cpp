@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/kernel.h"
+#include "cpu/pool_last-inl.h"
 #include "cpu/pool_small-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,11 +18,13 @@ void PoolAverage(const KernelArgs& a) {
     using Rule = Total<PoolOf<S>>;
     const S* const x = a.data<S>(at.x);
     S* const y = a.data<S>(at.y);
-    if (!IsSmall(w, true))
-      return ForLines(w, Forward<S, Rule, false>(w, x, {y, nullptr, nullptr, nullptr}));
-    WithSmall(w, [&]<int kKernel, int kPadding>() {
-      ForLines(w, SmallForward<S, Rule, false, kKernel, kPadding>(w, x, y, nullptr));
-    });
+    if (WithSmall<S>(w, true, [&]<int kKernel, int kPadding>() {
+          ForLines(w, SmallForward<S, Rule, false, kKernel>(w, x, y, nullptr));
+        }))
+      return;
+    if constexpr (kInUse<S>)
+      if (AreFew<S>(w)) return ForLines(w, LastForward<S, Rule, false>(w, x, y, nullptr));
+    ForLines(w, Forward<S, Rule, false>(w, x, {y, nullptr, nullptr, nullptr}));
   });
 }
 void PoolAverageInput(const KernelArgs& a) {
@@ -30,10 +33,10 @@ void PoolAverageInput(const KernelArgs& a) {
   dispatch_float(a.dtype(at.dy), [&]<class S>() {
     const S* const dy = a.data<S>(at.dy);
     S* const dx = a.data<S>(at.dx);
-    if (!IsSmall(w, true)) return ForLines(w, Backward<S, false>(w, dy, nullptr, dx));
-    WithSmall(w, [&]<int kKernel, int kPadding>() {
-      ForLines(w, SmallBackward<S, false, kKernel, kPadding>(w, dy, nullptr, dx));
-    });
+    if (!WithSmall<S>(w, true, [&]<int kKernel, int kPadding>() {
+          ForLines(w, SmallBackward<S, false, kKernel, kPadding>(w, dy, nullptr, dx));
+        }))
+      ForLines(w, Backward<S, false>(w, dy, nullptr, dx));
   });
 }
 

@@ -4,8 +4,11 @@
 #define HWY_TARGET_INCLUDE "cpu/pool_max.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "cpu/convert.h"
 #include "cpu/kernel.h"
+#include "cpu/pool_last-inl.h"
 #include "cpu/pool_small-inl.h"
+#include "cpu/strided.h"
 #include "cpu/threads.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,20 +57,23 @@ void Largests(const Windows& w, const S* x, S* y, uint8_t* taps, int64_t* places
   using N = PoolOf<S>;
   if constexpr (kTaps)
     if (w.taps() > kMostTaps<N>) return Plain(w, x, y, places);
-  if constexpr (kIsFloatType<S>)
-    if (!places && IsSmall(w, false))
-      return WithSmall(w, [&]<int kKernel, int kPadding>() {
-        ForLines(w, SmallForward<S, Largest<N>, kTaps, kKernel, kPadding>(w, x, y, taps));
-      });
+  if (!places && WithSmall<S>(w, false, [&]<int kKernel, int kPadding>() {
+        ForLines(w, SmallForward<S, Largest<N>, kTaps, kKernel>(w, x, y, taps));
+      }))
+    return;
+  if constexpr (kInUse<S>)
+    if (!places && AreFew<S>(w))
+      return ForLines(w, LastForward<S, Largest<N>, kTaps>(w, x, y, taps));
   const TapPlaces of(w);
   ForLines(w, Forward<S, Largest<N>, kTaps>(w, x, {y, taps, places, &of}));
 }
 
 template <class F>
 void WithNumber(DType t, F&& fn) {
-  dispatch(t, [&fn]<class S>() {
-    if constexpr (!std::is_same_v<S, bool8>) fn.template operator()<S>();
-  });
+  if (t == DType::Int64)
+    fn.template operator()<int64_t>();
+  else
+    dispatch_float(t, fn);
 }
 
 }  // namespace
@@ -96,10 +102,13 @@ void PoolMaxInput(const KernelArgs& a) {
     const S* const dy = a.data<S>(at.dy);
     const uint8_t* const taps = a.data<uint8_t>(at.index);
     S* const dx = a.data<S>(at.dx);
-    if (!IsSmall(w, false)) return ForLines(w, Backward<S, true>(w, dy, taps, dx));
-    WithSmall(w, [&]<int kKernel, int kPadding>() {
-      ForLines(w, SmallBackward<S, true, kKernel, kPadding>(w, dy, taps, dx));
-    });
+    if (WithSmall<S>(w, false, [&]<int kKernel, int kPadding>() {
+          ForLines(w, SmallBackward<S, true, kKernel, kPadding>(w, dy, taps, dx));
+        }))
+      return;
+    if constexpr (kInUse<S>)
+      if (AreFew<S>(w)) return ForLines(w, LastBackward<S>(w, dy, taps, dx));
+    ForLines(w, Backward<S, true>(w, dy, taps, dx));
   });
 }
 
@@ -113,11 +122,31 @@ HWY_EXPORT(PoolMax);
 HWY_EXPORT(PoolMaxValues);
 HWY_EXPORT(PoolMaxInput);
 namespace {
+// Integers are compared as int64: for each of them there would be all loops again.
+void with_int64(const KernelArgs& a, int y, int x, KernelFn run) {
+  const DType t = a.dtype(x);
+  if (!is_integral(t) || t == DType::Int64) return run(a);
+  pf_tensor all[3];
+  std::copy_n(a.tensors, a.ntensors, all);
+  const Scratch<int64_t> xs(numel(all[x])), ys(numel(all[y]));
+  all[x].data = xs.get();
+  all[y].data = ys.get();
+  all[x].dtype = all[y].dtype = static_cast<decltype(all[x].dtype)>(DType::Int64);
+  convert(all[x], a.tensor(x));
+  KernelArgs wide = a;
+  wide.tensors = all;
+  run(wide);
+  convert(a.tensor(y), all[y]);
+}
 void pool_max(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(PoolMax)(a);
+  constexpr auto at = kernels::tensors<kernels::PoolMax>;
+  with_int64(a, at.y, at.x, [](const KernelArgs& all) { HWY_DYNAMIC_DISPATCH(PoolMax)(all); });
 }
 void pool_max_values(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(PoolMaxValues)(a);
+  constexpr auto at = kernels::tensors<kernels::PoolMaxValues>;
+  with_int64(a, at.y, at.x, [](const KernelArgs& all) {
+    HWY_DYNAMIC_DISPATCH(PoolMaxValues)(all);
+  });
 }
 void pool_max_input(const KernelArgs& a) {
   if (a.dtype(kernels::tensors<kernels::PoolMaxInput>.index) != DType::UInt8)

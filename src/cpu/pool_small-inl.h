@@ -15,11 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
 
 // Whether windows are such; of means those that all have the same number of elements.
-inline bool IsSmall(const Windows& w, bool means) {
+inline bool AreSmall(const Windows& w, bool means) {
   if (w.inner > 1 || w.adaptive || w.in[0] > 1 || w.out[0] > 1 || w.kernel[0] > 1) return false;
   for (size_t d = 1; d < 3; ++d)
     if (w.stride[d] != 2 || w.dilation[d] != 1 || w.kernel[d] != w.kernel[1] || w.kernel[d] < 2 ||
-        w.kernel[d] > 3 || w.padding[d] != w.padding[1] || w.padding[d] > 1)
+        w.kernel[d] > 3 || w.padding[d] != w.padding[1] ||
+        w.padding[d] > w.kernel[d] - 2)  // padded pairs are rare
       return false;
   const auto alike = [&](size_t d) {
     return std::all_of(w.counted[d].begin(), w.counted[d].end(),
@@ -27,33 +28,47 @@ inline bool IsSmall(const Windows& w, bool means) {
   };
   return !means || w.divisor != 0 || (alike(1) && alike(2));
 }
-// fn.operator()<kernel, padding>()
-template <class F>
-void WithSmall(const Windows& w, F&& fn) {
-  if (w.kernel[1] == 3)
-    w.padding[1] == 1 ? fn.template operator()<3, 1>() : fn.template operator()<3, 0>();
-  else
-    w.padding[1] == 1 ? fn.template operator()<2, 1>() : fn.template operator()<2, 0>();
+// fn.operator()<kernel, padding>(), if windows are such; what goes forward needs no other padding.
+template <class S, class F>
+bool WithSmall(const Windows& w, bool means, F&& fn) {
+  if constexpr (kInUse<S>) {
+    if (!AreSmall(w, means)) return false;
+    if (w.kernel[1] == 2)
+      fn.template operator()<2, 0>();
+    else if (w.padding[1] == 1)
+      fn.template operator()<3, 1>();
+    else
+      fn.template operator()<3, 0>();
+    return true;
+  }
+  return false;
 }
 
-template <class S, class Rule, bool kTaps, int kKernel, int kPadding>
+template <class S, class Rule, bool kTaps, int kKernel>
 class SmallForward {
   using N = PoolOf<S>;
   static constexpr int64_t W = Wide<N>::kLanes;
   static constexpr int kMost = 4;  // vectors beside each other
+  // Triples without padding are those with it from the second element on.
+  static constexpr int kPadding = kKernel - 2;
 
  public:
   static constexpr int64_t kItemBytes = static_cast<int64_t>(sizeof(S));
   static constexpr bool kGradient = false;
 
   SmallForward(const Windows& w, const S* x, S* y, uint8_t* taps)
-      : w_(w), x_(x), y_(y), taps_(taps), width_(w.in[2]), height_(w.in[1]) {
-    const int64_t vectors = (w.out[2] + W - 1) / W;
-    strips_ = (vectors + kMost - 1) / kMost;
-    strip_ = (vectors + strips_ - 1) / strips_ * W;
+      : w_(w),
+        x_(x),
+        y_(y),
+        taps_(taps),
+        shift_(kPadding - w.padding[1]),
+        pitch_(w.in[2]),
+        width_(w.in[2] - shift_),
+        height_(w.in[1] - shift_) {
+    strip_ = kMost * W;
     strips_ = (w.out[2] + strip_ - 1) / strip_;
     // Of a part of a line the same part of a later one.
-    ahead_ = strips_ == 1 ? kFetch : 4 * width_ * kItemBytes;
+    ahead_ = strips_ == 1 ? kFetch : 4 * pitch_ * kItemBytes;
   }
   int64_t units() const { return w_.outer * strips_ * w_.out[1]; }
   size_t bytes() const { return 2 * Sink::kBytes; }
@@ -73,10 +88,7 @@ class SmallForward {
         case 2:
           down<2>(part, y, taps);
           break;
-        case 3:
-          down<3>(part, y, taps);
-          break;
-        default:
+        default:  // of three, the fourth has nothing inside
           down<4>(part, y, taps);
       }
       u += lines;
@@ -115,11 +127,12 @@ class SmallForward {
   class Reduced {
    public:
     HWY_INLINE Reduced(const SmallForward& f, const S* x, int64_t q0, const Turn<N>& turn)
-        : f_(f),
-          x_(x + 2 * q0),
-          left_(f.width_ - 2 * q0),
-          turn_(turn),
-          before_(q0 > 0 ? OneAs<N>(x_[-1]) : Rule::outside()) {}
+        : f_(f), x_(x + 2 * q0), left_(f.width_ - 2 * q0), turn_(turn) {
+      if (q0 == 0 && f.shift_ == 0) return;
+      const N v = OneAs<N>(x_[-1]);
+      before_ = Turned<N>(v);
+      seen_ = Fill(v);
+    }
     HWY_INLINE Cell next(const Wide<N>& first) {
       __builtin_prefetch(reinterpret_cast<const char*>(x_) + f_.ahead_, 0, 2);
       if constexpr (W * sizeof(S) > 32)
@@ -132,10 +145,6 @@ class SmallForward {
         tap[0] = before_.next(tap[2], turn_);
       } else {
         Split(a, b, tap[0], tap[1]);
-        if constexpr (kKernel == 3) {
-          Wide<N> unused;
-          Split(get(2), get(2 + W), tap[2], unused);
-        }
       }
       x_ += 2 * W;
       left_ -= 2 * W;
@@ -155,7 +164,7 @@ class SmallForward {
     const S* x_;
     int64_t left_;
     const Turn<N>& turn_;
-    Turned<N> before_;
+    Turned<N> before_{Rule::outside()};
     Wide<N> seen_ = Fill(N(0));
   };
 
@@ -168,8 +177,8 @@ class SmallForward {
   template <int kVectors>
   HWY_NOINLINE void down(const Part& p, Sink& y_sink, Sink& tap_sink) const {
     alignas(64) N lacking[W] = {};
-    if (kPadding == 1 && p.q0 == 0) lacking[0] = 1;
-    const Same same{x_ + p.plane * width_ * height_, TurnOf<N>(), LoadN(lacking),
+    if (kPadding > shift_ && p.q0 == 0) lacking[0] = 1;
+    const Same same{x_ + p.plane * w_.inputs() + shift_ * (pitch_ + 1), TurnOf<N>(), LoadN(lacking),
                     Fill(Rule::kMean ? static_cast<N>(w_.by_line(0, 0) * w_.along(0)) : N(1))};
     Cell above[kVectors];
     bool doubtful = reduce_above<Rule::kMean>(same, p, 2 * p.line - kPadding, above);
@@ -183,22 +192,24 @@ class SmallForward {
       const bool known = doubtful;
       const bool again = write<Rule::kMean>(same, p, line, above, y, taps, doubtful);
       if constexpr (!Rule::kMean)
-        if (HWY_UNLIKELY(known || again)) exactly<kVectors>(same, p, line, y, taps);
+        if (HWY_UNLIKELY(known || again)) exactly(same, p, line, y, taps);
     }
   }
-  template <int kVectors>
-  HWY_NOINLINE void exactly(const Same& same, const Part& p, int64_t line, S* y,
-                            uint8_t* taps) const {
-    Cell above[kVectors];
-    bool doubtful;
-    reduce_above<true>(same, p, 2 * line - kPadding, above);
-    write<true>(same, p, line, above, y, taps, doubtful);
+  // Vector by vector: it is seldom asked for.
+  HWY_NOINLINE void exactly(Same same, Part p, int64_t line, S* y, uint8_t* taps) const {
+    for (int64_t end = p.q0 + p.n; p.q0 < end; p.q0 += W, y += W, taps += kTaps ? W : 0) {
+      Cell above[1];
+      bool doubtful;
+      reduce_above<true>(same, p, 2 * line - kPadding, above);
+      write<true>(same, p, line, above, y, taps, doubtful);
+      same.first = Fill(N(0));
+    }
   }
   // The first of the lines that windows see, if it is inside.
   template <bool kExact, int kVectors>
   HWY_INLINE bool reduce_above(const Same& same, const Part& p, int64_t y,
                                Cell (&above)[kVectors]) const {
-    Reduced<kExact> line(*this, same.x + std::max<int64_t>(y, 0) * width_, p.q0, same.turn);
+    Reduced<kExact> line(*this, same.x + std::max(y, -shift_) * pitch_, p.q0, same.turn);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) above[v] = line.next(v == 0 ? same.first : Fill(N(0)));
     return line.doubtful();
@@ -209,11 +220,11 @@ class SmallForward {
   HWY_INLINE bool write(const Same& same, const Part& p, int64_t line, Cell (&above)[kVectors],
                         S* y, uint8_t* taps, bool& last_doubtful) const {
     const int64_t from = 2 * line - kPadding;
-    const bool has0 = from >= 0, has1 = from + 1 < height_;
+    const bool has0 = from >= -shift_, has1 = from + 1 < height_;
     const bool has2 = kKernel == 3 && from + 2 < height_;
-    const S* const lines = same.x + from * width_;
-    Reduced<kExact> second(*this, has1 ? lines + width_ : same.x, p.q0, same.turn);
-    Reduced<kExact> third(*this, has2 ? lines + 2 * width_ : same.x, p.q0, same.turn);
+    const S* const lines = same.x + from * pitch_;
+    Reduced<kExact> second(*this, has1 ? lines + pitch_ : same.x, p.q0, same.turn);
+    Reduced<kExact> third(*this, has2 ? lines + 2 * pitch_ : same.x, p.q0, same.turn);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const Wide<N> first = v == 0 ? same.first : Fill(N(0));
@@ -243,7 +254,8 @@ class SmallForward {
   const S* x_;
   S* y_;
   uint8_t* taps_;
-  int64_t width_, height_, strips_, strip_, ahead_;
+  // From the shifted origin; lines are `pitch_` apart.
+  int64_t shift_, pitch_, width_, height_, strips_, strip_, ahead_;
 };
 
 // A line of x gets from one line of windows, or from two; of these elements from one window or two,

@@ -223,6 +223,15 @@ def test_dtypes(dtype, last):
     assert_allclose(mean, exact, rtol=2**-8 if dtype.itemsize == 2 else 1e-6)
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("at", [0, 1, 127, 128, 129])
+def test_nan_where_parts_of_a_line_begin(at, padding):
+    x = np.zeros((1, 1, 9, 300))
+    x[0, 0, 4:6, at] = np.nan
+    y, _ = largest(x, windows((9, 300), [(3, 2, padding, 1, False)] * 2))
+    assert_array_equal(F.max_pool2d(tensor(x, dtype=pf.float32), 3, 2, padding).detach().numpy(), y)
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float32])
 @pytest.mark.parametrize(
