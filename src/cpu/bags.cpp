@@ -1,6 +1,6 @@
 // Sums of bags of rows (table/kernels/bags.h): a thread takes whole bags, and adds their rows in
 // order.
-#include "cpu/targets.h"
+#include "cpu/one_target.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/bags.cpp"
 #include "hwy/foreach_target.h"

@@ -5,7 +5,7 @@
 // cell lie side by side, lanes of vectors share them, and some cells at a time go through memory
 // together; else neighbouring cells, or elements of them, are columns. What a thread takes, and the
 // order of everything, follows from the shape alone.
-#include "cpu/targets.h"
+#include "cpu/one_target.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/cells.cpp"
 #include "hwy/foreach_target.h"

@@ -2,7 +2,7 @@
 // places at a time, the elements that they take and the weights are listed once for all channels;
 // where channels lie side by side they are vectors, else the places are. Gradients of the image are
 // added by one thread for each channel, in the order of the places.
-#include "cpu/targets.h"
+#include "cpu/one_target.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/grid_sample.cpp"
 #include "hwy/foreach_target.h"

@@ -168,23 +168,28 @@ void bernoulli(const KernelArgs& a) {
     });
     return;
   }
+  // By pointers: a loop for each pair of types would be a hundred.
+  double (*chance)(const void*, int64_t) = nullptr;
+  void (*put)(void*, int64_t, bool) = nullptr;
+  dispatch(a.dtype(arg.probs), [&]<class P>() {
+    chance = [](const void* p, int64_t i) {
+      return static_cast<double>(load(static_cast<const P*>(p)[i]));
+    };
+  });
+  dispatch(a.dtype(arg.out), [&]<class T>() {
+    put = [](void* p, int64_t i, bool v) { static_cast<T*>(p)[i] = store<T>(v ? 1 : 0); };
+  });
   const Seed s = seed_of<Bernoulli>(a);
   const pf_tensor &out = a.tensor(arg.out), &probs = a.tensor(arg.probs);
   const int64_t* strides[2] = {out.strides, probs.strides};
-  dispatch(a.dtype(arg.out), [&]<class T>() {
-    dispatch(a.dtype(arg.probs), [&]<class P>() {
-      parallel_for((numel(out) + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
-        Walker<2> at(out.ndim, out.shape, strides, begin * 4);
-        const int64_t n = numel(out);
-        for (int64_t b = begin; b < end; ++b) {
-          philox::pf_words w = philox::pf_philox(s.offset + static_cast<uint64_t>(b), s.seed);
-          for (int64_t i = 0; i < std::min<int64_t>(4, n - 4 * b); ++i, at.next()) {
-            double p = static_cast<double>(load(a.data<P>(arg.probs)[at.offset[1]]));
-            a.data<T>(arg.out)[at.offset[0]] = store<T>(w.w[i] * 0x1p-32 < p ? 1 : 0);
-          }
-        }
-      });
-    });
+  parallel_for((numel(out) + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+    Walker<2> at(out.ndim, out.shape, strides, begin * 4);
+    const int64_t n = numel(out);
+    for (int64_t b = begin; b < end; ++b) {
+      philox::pf_words w = philox::pf_philox(s.offset + static_cast<uint64_t>(b), s.seed);
+      for (int64_t i = 0; i < std::min<int64_t>(4, n - 4 * b); ++i, at.next())
+        put(out.data, at.offset[0], w.w[i] * 0x1p-32 < chance(probs.data, at.offset[1]));
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 // Reductions whose result does not depend on order (integer sums, maximum, minimum, any, all,
 // counts), products, and the search for the place of a maximum or minimum.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -159,88 +160,128 @@ typename Op::Acc block_reduce(const S* x, int64_t n) {
 
 constexpr auto kAt = kernels::tensors<kernels::SumInt>;  // and of all but find_extreme
 
+template <size_t kBytes>
+using BytesOf = std::conditional_t<
+    kBytes == 1, uint8_t,
+    std::conditional_t<kBytes == 2, uint16_t, std::conditional_t<kBytes == 4, uint32_t, uint64_t>>>;
+
+// What an operation does over elements of a type: what is around it is the same for all.
+constexpr int64_t kTile = 256;
+struct Steps {
+  int64_t item, acc;  // bytes of an element, and of an accumulator
+  void (*pack)(const void* base, const Axes& axes, int64_t first, int64_t count, void* to);
+  // A block of neighbours.
+  void (*block)(const void* x, int64_t n, void* to);
+  // A block of `w` columns: accumulators of its lanes, the first of which get the columns' values.
+  void (*columns)(const void* base, Odometer where, int64_t n, int64_t w, void* lanes);
+  // Results from those of their blocks, which are `apart` from each other.
+  void (*finish)(void* partial, int64_t outs, int64_t blocks, int64_t next, int64_t apart,
+                 void* out);
+};
 template <class Op, class S>
-void reduce(const KernelArgs& a) {
+struct StepsOf {
   using Acc = typename Op::Acc;
+  static void pack(const void* base, const Axes& axes, int64_t first, int64_t count, void* to) {
+    using Raw = BytesOf<sizeof(S)>;
+    cpu::pack(static_cast<const Raw*>(base), axes, first, count, static_cast<Raw*>(to));
+  }
+  static void block(const void* x, int64_t n, void* to) {
+    *static_cast<Acc*>(to) = block_reduce<Op>(static_cast<const S*>(x), n);
+  }
+  static void columns(const void* base, Odometer where, int64_t n, int64_t w, void* lanes) {
+    Acc* const lane = static_cast<Acc*>(lanes);
+    const int64_t used = std::min(n, kLanes);
+    for (int64_t c = 0; c < used * w; ++c) lane[c] = Op::start();
+    for (int64_t r = 0; r < n; ++r, where.next()) {
+      const S* row = static_cast<const S*>(base) + where.offset();
+      Acc* to = lane + r % kLanes * w;
+      for (int64_t c = 0; c < w; ++c) to[c] = Op::step(to[c], row[c]);
+    }
+    int64_t left = used;
+    for (int64_t h = kLanes / 2; h >= 1; h /= 2) {
+      // Of lanes h on; they lie side by side, as those that they are joined to do.
+      for (int64_t c = 0; c < (std::min(left, 2 * h) - h) * w; ++c)
+        lane[c] = Op::join(lane[c], lane[c + h * w]);
+      left = std::min(left, h);
+    }
+  }
+  static void finish(void* partial, int64_t outs, int64_t blocks, int64_t next, int64_t apart,
+                     void* out) {
+    Acc* const from = static_cast<Acc*>(partial);
+    auto* const to = static_cast<typename Op::Out*>(out);
+    for (int64_t o = 0; o < outs; ++o)
+      to[o] =
+          Op::finish(blocks == 0 ? Op::start() : tree(from + o * next, blocks, apart, Op::join));
+  }
+  static constexpr Steps kSteps{sizeof(S), sizeof(Acc), pack, block, columns, finish};
+};
+
+void reduce(const KernelArgs& a, const Steps& op) {
   const pf_tensor& in = a.tensor(kAt.x);
-  const S* x = static_cast<const S*>(in.data);
-  auto* out = a.data<typename Op::Out>(kAt.out);
+  const char* x = static_cast<const char*>(in.data);
+  void* const out = a.tensor(kAt.out).data;
   const ReducePlan plan = plan_reduction(in, a.i(kernels::numbers<kernels::SumInt>.dims), nullptr);
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
-  if (outs == 0) return;
-  if (k == 0) {
-    for (int64_t o = 0; o < outs; ++o) out[o] = Op::finish(Op::start());
-    return;
-  }
   const int64_t blocks = (k + kBlock - 1) / kBlock;
+  if (outs == 0) return;
+  if (k == 0) return op.finish(nullptr, outs, 0, 0, 0, out);
+  const Scratch<char> partial(outs * blocks * op.acc);
   if (plan.columns()) {
-    constexpr int64_t kTile = 256;
     const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + kTile - 1) / kTile;
-    const Scratch<Acc> partial(outs * blocks);
     parallel_for(outer * tiles * blocks, 1, [&](int64_t begin, int64_t end) {
-      Acc lane[kLanes * kTile];
+      alignas(64) char lanes[kLanes * kTile * 8];
       for (int64_t u = begin; u < end; ++u) {
         const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
         const int64_t first = o * inner + t * kTile, w = std::min(kTile, inner - t * kTile);
         const int64_t from = b * kBlock, n = std::min(kBlock, k - from);
-        const int64_t used = std::min(n, kLanes);
-        for (int64_t c = 0; c < used * w; ++c) lane[c] = Op::start();
-        const S* base = x + plan.kept.offset(first);
-        Odometer where(plan.reduced, from);
-        for (int64_t r = 0; r < n; ++r, where.next()) {
-          const S* row = base + where.offset();
-          Acc* to = lane + r % kLanes * w;
-          for (int64_t c = 0; c < w; ++c) to[c] = Op::step(to[c], row[c]);
-        }
-        int64_t left = used;
-        for (int64_t h = kLanes / 2; h >= 1; h /= 2) {
-          for (int64_t l = 0; l < h && l + h < left; ++l)
-            for (int64_t c = 0; c < w; ++c)
-              lane[l * w + c] = Op::join(lane[l * w + c], lane[(l + h) * w + c]);
-          left = std::min(left, h);
-        }
-        for (int64_t c = 0; c < w; ++c) partial.get()[(first + c) * blocks + b] = lane[c];
+        op.columns(x + plan.kept.offset(first) * op.item, Odometer(plan.reduced, from), n, w,
+                   lanes);
+        std::memcpy(partial.get() + (b * outs + first) * op.acc, lanes,
+                    static_cast<size_t>(w * op.acc));
       }
     });
-    for (int64_t o = 0; o < outs; ++o)
-      out[o] = Op::finish(tree(partial.get() + o * blocks, blocks, 1, Op::join));
-    return;
+    return op.finish(partial.get(), outs, blocks, 1, outs, out);
   }
   const bool rows = plan.rows();
-  const Scratch<Acc> partial(outs * blocks);
-  const size_t bytes = rows ? 0 : Parts::bytes<S>(std::min(k, kBlock));
-  const auto run = [&](int64_t begin, int64_t end, char* memory) {
-    S* const packed = reinterpret_cast<S*>(memory);
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t o = u / blocks, from = u % blocks * kBlock, n = std::min(kBlock, k - from);
-      const S* row = x + plan.kept.offset(o);
-      if (!rows) pack(row, plan.reduced, from, n, packed);
-      partial.get()[u] = block_reduce<Op>(rows ? row + from : packed, n);
-    }
-  };
-  parallel_with(outs * blocks, k >= kBlock ? 4 : 16384 / k + 1, bytes, run);
-  for (int64_t o = 0; o < outs; ++o)
-    out[o] = Op::finish(tree(partial.get() + o * blocks, blocks, 1, Op::join));
+  const size_t bytes = rows ? 0 : static_cast<size_t>(std::min(k, kBlock) * op.item) + 64;
+  parallel_with(outs * blocks, k >= kBlock ? 4 : 16384 / k + 1, bytes,
+                [&](int64_t begin, int64_t end, char* packed) {
+                  for (int64_t u = begin; u < end; ++u) {
+                    const int64_t from = u % blocks * kBlock, n = std::min(kBlock, k - from);
+                    const char* row = x + plan.kept.offset(u / blocks) * op.item;
+                    if (!rows) op.pack(row, plan.reduced, from, n, packed);
+                    op.block(rows ? row + from * op.item : packed, n, partial.get() + u * op.acc);
+                  }
+                });
+  op.finish(partial.get(), outs, blocks, blocks, 1, out);
 }
 
 template <template <class> class Op>
 void for_type(const KernelArgs& a) {
-  dispatch(a.dtype(kAt.x), [&]<class S>() { reduce<Op<S>, S>(a); });
+  dispatch(a.dtype(kAt.x), [&]<class S>() { reduce(a, StepsOf<Op<S>, S>::kSteps); });
+}
+// Where integers count by being 0 or not.
+template <template <class> class Op>
+void for_size(const KernelArgs& a) {
+  dispatch(a.dtype(kAt.x), [&]<class S>() {
+    using Raw = std::conditional_t<kIsFloatType<S>, S, BytesOf<sizeof(S)>>;
+    reduce(a, StepsOf<Op<Raw>, Raw>::kSteps);
+  });
 }
 template <class S>
 constexpr bool kIsFloat = std::is_floating_point_v<ValueOf<S>>;
 
 void sum_int(const KernelArgs& a) {
   dispatch(a.dtype(kAt.x), [&]<class S>() {
-    if constexpr (!kIsFloat<S>) reduce<SumInt<S>, S>(a);
+    if constexpr (!kIsFloat<S>) reduce(a, StepsOf<SumInt<S>, S>::kSteps);
   });
 }
 void prod(const KernelArgs& a) {
   dispatch(a.dtype(kAt.x), [&]<class S>() {
     if constexpr (kIsFloat<S>)
-      reduce<ProdFloat<S>, S>(a);
+      reduce(a, StepsOf<ProdFloat<S>, S>::kSteps);
     else
-      reduce<ProdInt<S>, S>(a);
+      reduce(a, StepsOf<ProdInt<S>, S>::kSteps);
   });
 }
 void amax(const KernelArgs& a) {
@@ -250,13 +291,13 @@ void amin(const KernelArgs& a) {
   for_type<MinOf>(a);
 }
 void any(const KernelArgs& a) {
-  for_type<AnyOf>(a);
+  for_size<AnyOf>(a);
 }
 void all(const KernelArgs& a) {
-  for_type<AllOf>(a);
+  for_size<AllOf>(a);
 }
 void count_nonzero(const KernelArgs& a) {
-  for_type<Count>(a);
+  for_size<Count>(a);
 }
 
 // ---- where the extreme is: the first one, or the first NaN --------------------------------------
@@ -319,7 +360,6 @@ void find(const KernelArgs& a) {
     indices[o] = f.index;
   };
   if (plan.columns()) {
-    constexpr int64_t kTile = 256;
     const int64_t inner = plan.inner(), tiles = (inner + kTile - 1) / kTile;
     parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, kTile)),
                  [&](int64_t begin, int64_t end) {

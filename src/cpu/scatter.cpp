@@ -30,52 +30,34 @@ struct Add {
       return store<T>(load(x) + load(y));
   }
 };
-struct Multiply {
+// What is rare: one for all of these.
+struct Other {
+  int64_t mode;
   template <class T>
-  static T apply(T x, T y) {
-    if constexpr (std::is_same_v<T, bool8>)
-      return x && y;
-    else
-      return store<T>(load(x) * load(y));
-  }
-};
-struct Max {  // NaN wins
-  template <class T>
-  static T apply(T x, T y) {
-    auto a = load(x), b = load(y);
-    return a > b || a != a ? x : y;
-  }
-};
-struct Min {
-  template <class T>
-  static T apply(T x, T y) {
-    auto a = load(x), b = load(y);
-    return a < b || a != a ? x : y;
+  T apply(T x, T y) const {
+    if (mode == kMultiply) {
+      if constexpr (std::is_same_v<T, bool8>)
+        return x && y;
+      else
+        return store<T>(load(x) * load(y));
+    }
+    const auto a = load(x), b = load(y);  // NaN wins
+    return (mode == kMax ? a > b : a < b) || a != a ? x : y;
   }
 };
 
-// Calls fn.operator()<T, Op>(); assignment only needs the size of the elements.
+// Calls fn.operator()<T>(op); assignment only needs the size of the elements.
 template <class F>
 void dispatch_mode(DType t, int64_t mode, F&& fn) {
   if (mode == kAssign) {
-    dispatch_size(t, [&]<class T>() { fn.template operator()<T, Assign>(); });
+    dispatch_size(t, [&]<class T>() { fn.template operator()<T>(Assign()); });
     return;
   }
   dispatch(t, [&]<class T>() {
-    switch (mode) {
-      case kAdd:
-        fn.template operator()<T, Add>();
-        break;
-      case kMultiply:
-        fn.template operator()<T, Multiply>();
-        break;
-      case kMax:
-        fn.template operator()<T, Max>();
-        break;
-      default:
-        fn.template operator()<T, Min>();
-        break;
-    }
+    if (mode == kAdd)
+      fn.template operator()<T>(Add());
+    else
+      fn.template operator()<T>(Other{mode});
   });
 }
 
@@ -99,21 +81,21 @@ struct Places {
 // n elements of one lane; steps of out, index and source. All of it in registers: a call for each
 // element, however inlined, had it in memory, and took three times as long.
 template <class T, class Op>
-void write_lane(const Places places, T* out, const int64_t* index, const T* from, int64_t n,
+void write_lane(Op op, const Places places, T* out, const int64_t* index, const T* from, int64_t n,
                 int64_t os, int64_t is, int64_t ss) {
   for (int64_t j = 0; j < n; ++j) {
     const int64_t place = places.at(index[j * is]);
     if (place < 0) [[unlikely]]
       continue;
     T& to = out[place * os];
-    to = Op::apply(to, from[j * ss]);
+    to = op.apply(to, from[j * ss]);
   }
 }
 
 // All lanes have the same indices and lie side by side: rows of `width` elements. A row's source is
 // as wide, or, where `side` is 0, one element.
 template <class T, class Op>
-void write_rows(const Places places, T* out, const int64_t* index, const T* from, int64_t n,
+void write_rows(Op op, const Places places, T* out, const int64_t* index, const T* from, int64_t n,
                 int64_t width, int64_t os, int64_t is, int64_t ss, int64_t side) {
   for (int64_t j = 0; j < n; ++j) {
     const int64_t place = places.at(index[j * is]);
@@ -121,10 +103,10 @@ void write_rows(const Places places, T* out, const int64_t* index, const T* from
     T* to = out + place * os;
     const T* row = from + j * ss;
     if (side) {
-      for (int64_t l = 0; l < width; ++l) to[l] = Op::apply(to[l], row[l]);
+      for (int64_t l = 0; l < width; ++l) to[l] = op.apply(to[l], row[l]);
     } else {
       const T value = *row;
-      for (int64_t l = 0; l < width; ++l) to[l] = Op::apply(to[l], value);
+      for (int64_t l = 0; l < width; ++l) to[l] = op.apply(to[l], value);
     }
   }
 }
@@ -163,7 +145,7 @@ void scatter(const KernelArgs& a) {
                        (steps[0][outer - 1] == width && steps[2][outer - 1] == side * width)))
     width *= shape[--outer];
   const bool rows = shared && width > 1;
-  dispatch_mode(a.dtype(arg.out), a.i(number.mode), [&]<class T, class Op>() {
+  dispatch_mode(a.dtype(arg.out), a.i(number.mode), [&]<class T>(auto op) {
     const int64_t grain = std::max<int64_t>(kBlock, kGrain / std::max<int64_t>(length, 1));
     if (rows) {
       const int64_t* from[2] = {steps[0], steps[2]};
@@ -172,8 +154,8 @@ void scatter(const KernelArgs& a) {
         for (int64_t lane = b, n; lane < e; lane += n, at.next()) {
           const int64_t first = lane % width;
           n = std::min(width - first, e - lane);
-          write_rows<T, Op>(
-              places, a.data<T>(arg.out) + at.offset[0] + first, a.data<int64_t>(arg.index),
+          write_rows<T>(
+              op, places, a.data<T>(arg.out) + at.offset[0] + first, a.data<int64_t>(arg.index),
               a.data<T>(arg.src) + at.offset[1] + first * side, length, n, os, is, ss, side);
         }
       });
@@ -198,8 +180,8 @@ void scatter(const KernelArgs& a) {
                      // Along memory, whichever that is: each lane keeps its order.
                      if (count == 1 || (shared ? os == 1 : is < lane[1][1] - lane[1][0])) {
                        for (int l = 0; l < count; ++l)
-                         write_lane<T, Op>(places, o + lane[0][l], ix + lane[1][l], s + lane[2][l],
-                                           length, os, is, ss);
+                         write_lane<T>(op, places, o + lane[0][l], ix + lane[1][l], s + lane[2][l],
+                                       length, os, is, ss);
                        continue;
                      }
                      for (int64_t j = 0; j < length; ++j) {
@@ -209,7 +191,7 @@ void scatter(const KernelArgs& a) {
                          const int64_t to = place * os, from = j * ss;
                          for (int l = 0; l < count; ++l) {
                            T& target = o[lane[0][l] + to];
-                           target = Op::apply(target, s[lane[2][l] + from]);
+                           target = op.apply(target, s[lane[2][l] + from]);
                          }
                          continue;
                        }
@@ -221,15 +203,14 @@ void scatter(const KernelArgs& a) {
                          ij += lane[1][0];
                          for (int l = 0; l < count; ++l) {
                            const int64_t place = places.at(ij[l]);
-                           if (place >= 0)
-                             ol[l + place * os] = Op::apply(ol[l + place * os], sj[l]);
+                           if (place >= 0) ol[l + place * os] = op.apply(ol[l + place * os], sj[l]);
                          }
                        } else {
                          for (int l = 0; l < count; ++l) {
                            const int64_t place = places.at(ij[lane[1][l]]);
                            if (place < 0) continue;
                            T& to = o[lane[0][l] + place * os];
-                           to = Op::apply(to, sj[lane[2][l]]);
+                           to = op.apply(to, sj[lane[2][l]]);
                          }
                        }
                      }
@@ -253,11 +234,10 @@ void index_put(const KernelArgs& a) {
     // Elements of a vector.
     const auto* ix = static_cast<const int64_t*>(model.data);
     const int64_t os = self.strides[0];
-    dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign,
-                  [&]<class T, class Op>() {
-                    write_lane<T, Op>({a, self.shape[0], INT64_MIN}, a.data<T>(arg.x), ix,
-                                      a.data<T>(arg.values), points, os, 1, one ? 0 : 1);
-                  });
+    dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign, [&]<class T>(auto op) {
+      write_lane<T>(op, {a, self.shape[0], INT64_MIN}, a.data<T>(arg.x), ix, a.data<T>(arg.values),
+                    points, os, 1, one ? 0 : 1);
+    });
     return;
   }
   // Where each point lies in self and in values.
@@ -289,7 +269,7 @@ void index_put(const KernelArgs& a) {
     lanes *= shape[m++];
   }
   const int64_t* strides[2] = {steps[0], steps[1]};
-  dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign, [&]<class T, class Op>() {
+  dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign, [&]<class T>(auto op) {
     const int64_t grain = std::max<int64_t>(1, kGrain / points / kBlock);
     parallel_for((lanes + kBlock - 1) / kBlock, grain, [&](int64_t b, int64_t e) {
       Walker<2> at(m, shape, strides, b * kBlock);
@@ -309,9 +289,9 @@ void index_put(const KernelArgs& a) {
           if (flat) {
             T* ol = o + lane[0][0];
             const T* vl = v + lane[1][0];
-            for (int l = 0; l < n; ++l) ol[l] = Op::apply(ol[l], vl[l]);
+            for (int l = 0; l < n; ++l) ol[l] = op.apply(ol[l], vl[l]);
           } else {
-            for (int l = 0; l < n; ++l) o[lane[0][l]] = Op::apply(o[lane[0][l]], v[lane[1][l]]);
+            for (int l = 0; l < n; ++l) o[lane[0][l]] = op.apply(o[lane[0][l]], v[lane[1][l]]);
           }
         }
       }
