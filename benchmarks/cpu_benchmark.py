@@ -9,7 +9,6 @@ in the same alternation, because a machine's memory has fast and slow minutes.
 import argparse
 import importlib.util
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import harness
 from benchmarks.cases import CASES
+from tools import installed_size
 
 GROUPS = sorted({c.group for c in CASES.values()} | {"startup", "size"})
 
@@ -61,43 +61,6 @@ def startup(modules, env, rounds):
         }
     )
     return results
-
-
-def folder_size(path, suffixes=None):
-    total = 0
-    for base, _, files in os.walk(path):
-        if "__pycache__" in base:
-            continue
-        for f in files:
-            if suffixes is None or f.endswith(suffixes):
-                total += (Path(base) / f).stat().st_size
-    return total
-
-
-def installed_size():
-    """Bytes of library, module and Python files, stripped as in a wheel."""
-    spec = importlib.util.find_spec("pyflame") or importlib.util.spec_from_file_location(
-        "pyflame", harness.ROOT / "python" / "pyflame" / "__init__.py"
-    )
-    package = Path(spec.origin).parent
-    total = folder_size(package, (".py", ".pyi", ".typed"))
-    libraries = list(package.rglob("*.so*"))
-    if not (package / "lib").exists():
-        libraries += [p for p in (harness.ROOT / "build").glob("libpyflame.so*") if p.is_file()]
-    seen = set()
-    for library in libraries:
-        real = library.resolve()
-        if real in seen:
-            continue
-        seen.add(real)
-        stripped = harness.ROOT / "build" / "stripped.tmp"
-        if shutil.which("strip"):
-            subprocess.run(["strip", "-o", str(stripped), str(real)], check=True)
-            total += stripped.stat().st_size
-            stripped.unlink()
-        else:
-            total += real.stat().st_size
-    return total
 
 
 def main():
@@ -165,10 +128,13 @@ def main():
             results.append(r)
             print(harness.row(r), flush=True)
     if "size" in chosen:
-        size = installed_size()
+        size = sum(installed_size.sizes().values())
         facts["installed_bytes"] = size
-        verdict = "met" if size <= 15_000_000 else "MISSED"
-        print(f"{'installed core':<52}  {size / 1e6:>6.1f} MB{'':>45}  <= 15 MB {verdict}")
+        bar = installed_size.BAR
+        verdict = "met" if size <= bar else "MISSED"
+        print(
+            f"{'installed core':<52}  {size / 1e6:>6.1f} MB{'':>45}  <= {bar / 1e6:.0f} MB {verdict}"
+        )
     if args.json:
         harness.save_json(args.json, facts, results)
     if args.compare:
