@@ -230,6 +230,10 @@ struct KernelArgs {
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
+// What kernels take that want nothing else: threads of a block, and blocks of a grid, from where
+// they loop on.
+inline constexpr int kBlock = 256;
+inline constexpr int64_t kMostBlocks = 1 << 16;
 // Blocks of `block` threads for n items, one each (kernels loop on when it is cut at the limit).
 inline Grid blocks_for(int64_t n, int block, int64_t limit = 2147483647) {
   int64_t b = ceil_div(n, block);

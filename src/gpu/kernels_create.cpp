@@ -76,9 +76,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
-
 // Of n elements.
 template <class K, class... A>
 void create(const KernelArgs& a, const char* entry, int64_t n, const A&... rest) {

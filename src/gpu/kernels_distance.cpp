@@ -133,7 +133,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256, kTile = 64;
+constexpr int kTile = 64;
 
 pf_pair_steps steps_of(const pf_tensor& t, bool triangle) {
   if (triangle) return {0, 0, t.strides[0]};

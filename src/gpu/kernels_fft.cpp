@@ -68,7 +68,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
 constexpr size_t kMostPlans = 64;  // of a device
 
 struct FftCalls {

@@ -215,7 +215,6 @@ namespace {
 using namespace kernels;
 
 constexpr auto kNumber = numbers<GridSample>;
-constexpr int kBlock = 256;
 
 pf_images images(const KernelArgs& a) {
   pf_images m{};

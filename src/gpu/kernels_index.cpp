@@ -14,8 +14,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
 constexpr int64_t kFewIndices = 64;          // a look at all of which is less than another launch
 constexpr int64_t kLong = 128, kLanes = 8;   // LONG, LANES of kernels/scatter.h
 constexpr int64_t kMostPoints = 1 << 27;     // of lanes together: each takes 40 bytes

@@ -235,7 +235,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
 // Matrices of so many columns go to the library together: one by one each would wait for another.
 constexpr int64_t kFewColumns = 256;
 // The same of singular values and eigenvalues.

@@ -14,9 +14,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;  // kernels loop on from there
-
 Defines moving(const Space& s, const pf_tensor& out, const pf_tensor& in) {
   const auto to = static_cast<DType>(out.dtype), from = static_cast<DType>(in.dtype);
   if (to == from)

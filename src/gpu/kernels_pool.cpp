@@ -10,7 +10,6 @@ namespace {
 using namespace kernels;
 
 constexpr auto kNumber = numbers<PoolMax>;
-constexpr int kBlock = 256;
 
 pf_windows windows(const KernelArgs& a, int d) {
   const auto of = [&](int first) { return static_cast<pf_i32>(a.i(first + d)); };

@@ -151,9 +151,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
-
 // The bits that a value of [0, 1) may have so that storing it never rounds up to 1.
 int64_t unit_bits(DType t) {
   return t == DType::BFloat16 ? 8 : t == DType::Float16 ? 11 : 24;

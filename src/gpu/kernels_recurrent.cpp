@@ -174,7 +174,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 128;
+constexpr int kThreads = 128;
 
 // The tensors `x` and `states` have its sizes.
 struct Layer {
@@ -222,7 +222,7 @@ struct Layer {
   }
   template <class... A>
   void launch(Function f, int64_t elements, const A&... args) const {
-    a.launch(f, blocks_for(elements / vector, kBlock), kBlock, 0, args...);
+    a.launch(f, blocks_for(elements / vector, kThreads), kThreads, 0, args...);
   }
   // to [rows, n] = from [rows, k] times the weight: [k, n], or turned, [n, k].
   void multiply_rows(int64_t rows, const void* from, int64_t k, int weight, bool turned, int64_t n,

@@ -215,7 +215,6 @@ namespace {
 using namespace kernels;
 
 constexpr auto kNumber = numbers<Resample>;
-constexpr int kBlock = 256;
 
 table::Taps taps(const KernelArgs& a, int64_t rule, int64_t in, int64_t out, double scale,
                  bool single) {
