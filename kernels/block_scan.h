@@ -4,25 +4,27 @@
 
 #include "prelude.h"
 
-// The sum over the threads before this one of THREADS; that over all in `total`.
+// The sum over the threads before this one of THREADS; that over all in `total`. Of whole numbers.
 template <int THREADS, class T>
 PF_DEVICE T pf_block_scan(T v, T* total) {
-  PF_SHARED T sums[2][THREADS];
-  const pf_u32 t = pf_thread();
-  int now = 0;
-  sums[0][t] = v;
-  pf_barrier();
-  for (pf_u32 step = 1; step < THREADS; step *= 2) {
-    T x = sums[now][t];
-    if (t >= step) x += sums[now][t - step];
-    sums[now ^ 1][t] = x;
-    now ^= 1;
-    pf_barrier();
+  enum { WARPS = THREADS / PF_WARP };
+  PF_SHARED T sums[WARPS];
+  const pf_u32 lane = pf_lane(), warp = pf_thread() / PF_WARP;
+  T sum = v;
+  PF_UNROLL for (pf_u32 d = 1; d < PF_WARP; d *= 2) {
+    const T x = pf_shuffle_up(sum, d);
+    if (lane >= d) sum += x;
   }
-  const T inclusive = sums[now][t];
-  *total = sums[now][THREADS - 1];
+  if (lane == PF_WARP - 1) sums[warp] = sum;
   pf_barrier();
-  return inclusive - v;
+  T before = 0, all = 0;
+  PF_UNROLL for (pf_u32 w = 0; w < WARPS; ++w) {
+    if (w < warp) before += sums[w];
+    all += sums[w];
+  }
+  pf_barrier();
+  *total = all;
+  return before + sum - v;
 }
 
 #endif

@@ -30,6 +30,7 @@
 // pf_warp_barrier()         of the warp; all its lanes take part
 // pf_fence()                orders this thread's accesses for the whole device
 // pf_lane(), pf_shuffle_word(v, lane), pf_ballot(p): all lanes of the warp take part
+// pf_count_bits(v)          how many are set, of 32 or 64
 // pf_atomic_add             int, unsigned, 64-bit, float, double
 // pf_atomic_max _min        int, unsigned, 64-bit
 // pf_atomic_cas _exchange   32 and 64 bits; pf_atomic_cas_system is seen by the host too
@@ -140,13 +141,6 @@ PF_DEVICE bool pf_any(bool p) {
 PF_DEVICE bool pf_all(bool p) {
   return pf_ballot(!p) == 0;
 }
-PF_DEVICE pf_u32 pf_count_bits(pf_u64 b) {
-  b = b - (b >> 1 & 0x5555555555555555ull);
-  b = (b & 0x3333333333333333ull) + (b >> 2 & 0x3333333333333333ull);
-  b = (b + (b >> 4)) & 0x0f0f0f0f0f0f0f0full;
-  return static_cast<pf_u32>(b * 0x0101010101010101ull >> 56);
-}
-
 #include "types.h"
 
 #endif

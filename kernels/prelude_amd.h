@@ -64,6 +64,11 @@ PF_DEVICE pf_u64 pf_ballot(bool p) {
   return __builtin_amdgcn_ballot_w32(p);
 #endif
 }
+template <class T>
+PF_DEVICE pf_u32 pf_count_bits(T v) {
+  return static_cast<pf_u32>(sizeof(T) == 4 ? __builtin_popcount(static_cast<pf_u32>(v))
+                                            : __builtin_popcountll(v));
+}
 extern __shared__ __attribute__((aligned(16))) char pf_dynamic_memory[];
 PF_DEVICE char* pf_dynamic_shared() {
   return pf_dynamic_memory;

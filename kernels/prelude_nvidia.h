@@ -69,6 +69,10 @@ PF_DEVICE pf_u32 pf_shuffle_word(pf_u32 v, pf_u32 from) {
 PF_DEVICE pf_u64 pf_ballot(bool p) {
   return __ballot_sync(0xffffffffu, p);
 }
+template <class T>
+PF_DEVICE pf_u32 pf_count_bits(T v) {
+  return static_cast<pf_u32>(sizeof(T) == 4 ? __popc(static_cast<pf_u32>(v)) : __popcll(v));
+}
 extern __shared__ __attribute__((aligned(16))) char pf_dynamic_memory[];
 PF_DEVICE char* pf_dynamic_shared() {
   return pf_dynamic_memory;

@@ -16,8 +16,6 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
 constexpr int64_t kRadixTile = 2048;  // of kernels/radix.h
 constexpr int64_t kDigits = 256;
 constexpr int64_t kFewTiles = 32;      // one thread goes through them for each digit
@@ -93,8 +91,8 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
 }
 
 void running_places(const KernelArgs& a, int64_t* sums, int64_t tiles, int64_t* total) {
-  a.launch(a.compile("select.h", Defines().text("PF_INDEX", "pf_u64"), "pf_scan_sums"), 1, kBlock,
-           0, sums, tiles, total);
+  a.launch(a.compile("select.h", Defines().text("PF_INDEX", "pf_u64"), "pf_scan_sums"), 1, 1024, 0,
+           sums, tiles, total);
 }
 
 void running_sum(const KernelArgs& a, int64_t* values, int64_t n, int64_t* total) {
@@ -289,12 +287,13 @@ Kept kept(const KernelArgs& a, const pf_tensor& mask, const pf_tensor* other, in
   if (other)
     r.d = std::move(r.d).value("PF_BYTES",
                                static_cast<int64_t>(itemsize(static_cast<DType>(other->dtype))));
-  // EACH of select.h; masks beside another tensor are read as that is.
-  constexpr int64_t kEach = 16;
-  const bool dense = !other && itemsize(static_cast<DType>(mask.dtype)) == 1 && r.s.ndim == 1 &&
-                     r.s.strides[0][0] == 1 && aligned(mask.data, kEach);
+  constexpr int64_t kSteps = 16;  // STEPS of select.h
+  bool dense = itemsize(static_cast<DType>(mask.dtype)) == 1 && aligned(mask.data, kSteps);
+  int64_t together = 1;
+  for (int d = r.s.ndim - 1; d >= 0; together *= r.s.shape[d--])
+    dense = dense && r.s.strides[0][d] == together;
   if (dense) r.d = std::move(r.d).value("PF_DENSE", 1);
-  r.tiles = ceil_div(r.s.numel, dense ? kEach * kBlock : kScanTile);
+  r.tiles = ceil_div(r.s.numel, kSteps * kBlock);
   if (r.tiles == 0) {
     if (total) a.fill(total, 0, 8);
     return r;

@@ -407,6 +407,42 @@ def test_masks():
         pf.tensor(x).masked_scatter(pf.ones(3, 4, dtype=pf.bool), pf.zeros(5, dtype=pf.float64))
 
 
+@pytest.mark.races
+@pytest.mark.parametrize("share", [0.0, 0.003, 0.5, 1.0])
+def test_masks_of_any_length(share):
+    """Lengths about those of a warp's and a block's part of a GPU's kernels, at odd addresses too."""
+    for n in (1, 31, 65, 511, 513, 1025, 4095, 4097, 8200, 20_001):
+        m, x = RNG.random(n + 1) < share, RNG.random(n + 1)
+        if share < 1:
+            m[-1] = m[0] = True
+        for mask, values, t, v in (
+            (m, x, pf.tensor(m), pf.tensor(x)),
+            (m[1:], x[1:], pf.tensor(m)[1:], pf.tensor(x)[1:]),
+            (m[::-1], x[::-1], pf.tensor(m).flip(0), pf.tensor(x).flip(0)),
+            (m[::3], x[::3], pf.tensor(m)[::3], pf.tensor(x)[::3]),
+        ):
+            same(t.nonzero(), np.argwhere(mask))
+            same(v[t], values[mask])
+            source = RNG.random(len(mask))
+            want = values.copy()
+            want[mask] = source[: mask.sum()]
+            same(v.masked_scatter(t, pf.tensor(source)), want)
+    m = RNG.random((70, 3, 41)) < share
+    x = RNG.random(m.shape)
+    same(pf.tensor(m).nonzero(), np.argwhere(m))
+    same(pf.tensor(x.T).T[pf.tensor(m)], x[m])
+    same(
+        pf.tensor(x)[pf.tensor(m[:, 0, :1])[:, :, None].expand(70, 3, 41)],
+        x[np.broadcast_to(m[:, 0, :1, None], m.shape)],
+    )
+    odd = np.where(
+        m, RNG.choice([-np.inf, np.nan, 1e4, -1e-40], m.shape), RNG.choice([0.0, -0.0], m.shape)
+    )
+    for dtype in (pf.float64, pf.float32, pf.bfloat16):
+        t = pf.tensor(odd).to(dtype)
+        same(t.nonzero(), np.argwhere(np.asarray(t.to(pf.float64).cpu())))
+
+
 def test_sources_may_be_the_written_tensor():
     t = pf.arange(4)
     t.masked_scatter_(pf.tensor([False, True, True, True]), t)

@@ -65,6 +65,11 @@ PF_DEVICE unsigned long long pf_ballot(bool p) {
 PF_DEVICE void pf_warp_barrier() {
   pf_ballot(true);
 }
+template <class T>
+PF_DEVICE unsigned pf_count_bits(T v) {
+  return static_cast<unsigned>(sizeof(T) == 4 ? __builtin_popcount(static_cast<unsigned>(v))
+                                              : __builtin_popcountll(v));
+}
 // For threads that look at memory until another one has changed it: lets the others run. Who
 // changes it says so, since the runtime gives up when all threads pause and nobody did.
 PF_DEVICE void pf_pause() {
