@@ -260,9 +260,12 @@ void sparse_order(const KernelArgs& a) {
 void sparse_row_numbers(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::SparseRowNumbers>;
   const pf_tensor& out = a.tensor(at.out);
-  const int64_t rows = a.tensor(at.starts).shape[0] - 1;
+  const int64_t rows = a.tensor(at.starts).shape[0] - 1, n = out.shape[out.ndim - 1];
   const int64_t* const starts = a.data<int64_t>(at.starts);
-  parallel_for(out.shape[0], 1 << 15, [&](int64_t begin, int64_t end) {
+  parallel_for(n, 1 << 15, [&](int64_t begin, int64_t end) {
+    if (a.has(at.columns))
+      std::copy_n(a.data<int64_t>(at.columns) + begin, end - begin,
+                  a.data<int64_t>(at.out) + n + begin);
     int64_t row =
         std::upper_bound(starts + 1, starts + std::max<int64_t>(rows, 1), begin) - (starts + 1);
     for (int64_t k = begin; k < end; ++k) {

@@ -26,7 +26,11 @@ struct pf_sparse {
 };
 static_assert(sizeof(pf_sparse) == 168, "as hosts fill it");
 
-enum { PIECE = 256, LONG = 512 };
+#ifndef PF_PIECE
+#define PF_PIECE 256
+#define PF_LONG 512
+#endif
+enum { PIECE = PF_PIECE, LONG = PF_LONG };
 
 #ifdef PF_DEVICE_TEXT
 #include "kernels/index_error.h"
@@ -257,18 +261,53 @@ PF_KERNEL(pf_sparse_dots, 256)(const pf_sparse q) {
 
 #else
 
-// The row of each of n elements: how many rows but the first begin at or before it. A thread has
-// NEIGHBOURS, the first of which it searches for.
-enum { NEIGHBOURS = 4 };
-PF_KERNEL(pf_sparse_numbers, 256)(pf_i64* out, const pf_i64* starts, pf_i64 rows, pf_i64 n) {
-  const pf_i64 most = rows > 0 ? rows - 1 : 0;
-  for (pf_u64 u = pf_first_item(); u * NEIGHBOURS < static_cast<pf_u64>(n); u += pf_item_step()) {
-    const pf_i64 k = static_cast<pf_i64>(u) * NEIGHBOURS;
-    pf_i64 row = pf_up_to(starts + 1, most, k);
-    for (pf_i64 j = k; j < k + NEIGHBOURS && j < n; ++j) {
-      for (int step = 0; step < 4 && row < most && starts[row + 1] <= j; ++step) ++row;
-      if (row < most && starts[row + 1] <= j) row = pf_up_to(starts + 1, most, j);
-      out[j] = row;
+// How many of the ascending numbers from `low` to `high` are at or below a limit, and `low`: all
+// lanes of a warp look at once.
+PF_DEVICE pf_i64 pf_warp_up_to(const pf_i64* numbers, pf_i64 low, pf_i64 high, pf_i64 limit) {
+  while (low < high) {
+    const pf_i64 step = (high - low + PF_WARP - 1) / PF_WARP;
+    const pf_i64 at = low + (pf_lane() + 1) * step - 1;
+    low += pf_count_bits(pf_ballot(at < high && numbers[at] <= limit)) * step;
+    high = low + step - 1 < high ? low + step - 1 : high;
+  }
+  return low;
+}
+// The row of each of n elements: how many rows but the first begin at or before it. A warp has
+// STEPS times as many neighbours as lanes, which hold where the next rows begin. Behind them, if
+// they are given, a copy of the columns.
+enum { STEPS = 8 };
+PF_KERNEL(pf_sparse_numbers, 256)
+(pf_i64* out, const pf_i64* starts, const pf_i64* columns, pf_i64 rows, pf_i64 n) {
+  const pf_i64 most = rows > 0 ? rows - 1 : 0, *begins = starts + 1;
+  const pf_u32 lane = pf_lane(), warps = pf_threads() / PF_WARP;
+  const pf_i64 many = STEPS * PF_WARP, by = static_cast<pf_i64>(pf_blocks()) * warps * many;
+  for (pf_i64 k = (static_cast<pf_i64>(pf_block()) * warps + pf_thread() / PF_WARP) * many; k < n;
+       k += by) {
+    pf_i64 row = pf_warp_up_to(begins, 0, most, k);
+    // Where rows begin from there, as far as this warp goes.
+    const auto begin_of = [&](pf_i64 at) PF_INLINE {
+      return static_cast<pf_i32>(at < most ? pf_between(begins[at] - k, -1, many) : many);
+    };
+    pf_i32 begin = begin_of(row + lane);
+    for (pf_i32 first = 0; first < many && k + first < n; first += PF_WARP) {
+      const pf_i32 own = first + static_cast<pf_i32>(lane);
+      const bool there = k + own < n;
+      if (columns && there) out[n + k + own] = columns[k + own];
+      bool left = there;
+      while (true) {
+        // Those of the rows at hand that begin at or before this lane's element.
+        pf_u32 count = 0;
+        for (pf_u32 d = PF_WARP / 2; d > 0; d /= 2)
+          if (pf_shuffle(begin, count + d - 1) <= own) count += d;
+        if (pf_shuffle(begin, count) <= own) ++count;
+        if (left && count < PF_WARP) out[k + own] = row + count;
+        left = left && count == PF_WARP;
+        const pf_u64 those = pf_ballot(left);
+        if (those == 0) break;
+        const pf_i64 limit = first + pf_count_bits((those & (0 - those)) - 1);
+        row = pf_warp_up_to(begins, row + PF_WARP, most, k + limit);
+        begin = begin_of(row + lane);
+      }
     }
   }
 }
@@ -310,9 +349,6 @@ namespace pyflame::gpu {
 namespace {
 
 using namespace kernels;
-
-constexpr int kBlock = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
 
 Function general(const KernelArgs& a, const char* entry, bool small = false) {
   return a.compile("kernels_sparse.cpp", Defines().text("PF_INDEX", small ? "pf_u32" : "pf_u64"),
@@ -399,17 +435,19 @@ void sparse_rows(const KernelArgs& a) {
   by.launch_blocks("pf_sparse_joined", std::min<int64_t>(q.most, many), q);
 }
 
-void row_numbers(const KernelArgs& a, pf_i64* out, const void* starts, int64_t rows, int64_t n) {
-  constexpr int64_t kNeighbours = 4;  // NEIGHBOURS
-  a.launch(general(a, "pf_sparse_numbers"),
-           blocks_for(ceil_div(n, kNeighbours), kBlock, kMostBlocks), kBlock, 0, out, starts, rows,
-           n);
+void row_numbers(const KernelArgs& a, pf_i64* out, const void* starts, const void* columns,
+                 int64_t rows, int64_t n) {
+  constexpr int64_t kSteps = 8;  // STEPS
+  a.launch(general(a, "pf_sparse_numbers"), blocks_for(ceil_div(n, kSteps), kBlock, kMostBlocks),
+           kBlock, 0, out, starts, columns, rows, n);
 }
 
 void sparse_row_numbers(const KernelArgs& a) {
   constexpr auto at = tensors<SparseRowNumbers>;
-  row_numbers(a, static_cast<pf_i64*>(a.data(at.out)), a.data(at.starts),
-              a.tensor(at.starts).shape[0] - 1, a.tensor(at.out).shape[0]);
+  const pf_tensor& out = a.tensor(at.out);
+  row_numbers(a, static_cast<pf_i64*>(out.data), a.data(at.starts),
+              a.has(at.columns) ? a.data(at.columns) : nullptr, a.tensor(at.starts).shape[0] - 1,
+              out.shape[out.ndim - 1]);
 }
 
 void sparse_dots(const KernelArgs& a) {
@@ -427,7 +465,7 @@ void sparse_dots(const KernelArgs& a) {
   q.error = a.error();
   if (q.elements == 0) return;
   auto* rows = static_cast<pf_i64*>(a.workspace(static_cast<size_t>(q.elements) * 8));
-  row_numbers(a, rows, q.starts, q.rows, q.elements);
+  row_numbers(a, rows, q.starts, nullptr, q.rows, q.elements);
   q.order = rows;
   const Rows by(a, at.b, q.width, {q.values, q.x});
   q.lanes = static_cast<pf_u32>(by.lanes(q.width));

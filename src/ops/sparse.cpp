@@ -53,8 +53,15 @@ Tensor row_numbers(const Tensor& starts, int64_t count) {
 }
 
 Tensor coordinates(const SparseParts& parts) {
-  if (!parts.rows.defined()) return parts.indices;
-  return stack({row_numbers(parts.rows, parts.indices->numel), parts.indices});
+  const Tensor &starts = parts.rows, &columns = parts.indices;
+  if (!starts.defined()) return columns;
+  if (starts->numel < 2 || columns->numel == 0 ||
+      !has<kernels::SparseRowNumbers>({starts, columns}))
+    return stack({row_numbers(starts, columns->numel), columns});
+  Tensor out = make_tensor({2, columns->numel}, DType::Int64, columns->device());
+  engine::call<kernels::SparseRowNumbers>({.out = out, .starts = starts, .columns = columns},
+                                          {.op = "sparse"});
+  return out;
 }
 
 Tensor dense_of(const Tensor& sparse) {

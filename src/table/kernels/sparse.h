@@ -49,12 +49,14 @@ struct SparseOrder {
   using Numbers = None<T>;
 };
 
-// The row of each of n elements, from where rows begin, [rows + 1].
+// The row of each of n elements, from where rows begin, [rows + 1]; of columns [n], if they are
+// given, a copy behind it: out is [n], or [2, n].
 struct SparseRowNumbers {
   static constexpr KernelInfo kInfo{"sparse_row_numbers", Anchor::General, 1, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T out, starts;
+    T columns{};
   };
   template <class T>
   using Numbers = None<T>;
