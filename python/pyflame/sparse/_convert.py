@@ -88,7 +88,10 @@ def to_coo(t):
     if rows is None:
         return t
     at = _C._sparse_coordinates(t)
-    return make(t.shape, at, None, values, ordered or _ascending(keys(at, t.shape)))
+    if not ordered and _ascending(keys(at, t.shape)):  # looked at once
+        ordered = True
+        _C._sparse_set(t, indices, rows, values, ordered)
+    return make(t.shape, at, None, values, ordered)
 
 
 def to_csr(t):
