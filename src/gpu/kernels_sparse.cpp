@@ -1,8 +1,8 @@
 // Products of sparse matrices by rows, and what brings them into that order (table/kernels/
 // sparse.h). `lanes` threads of a warp have neighbouring columns of the result, `split` times as
 // many a row, of whose elements each takes the next; the rest of the warp has the next rows.
-// Whoever meets a row of more than LONG elements puts it on a list instead, as pieces of PIECE of
-// them; two kernels go through this: one adds up pieces, one those of a row in their order. So no
+// Whoever meets a row of more elements than a piece has puts it on a list instead, as pieces; two
+// kernels go through this: one adds up pieces, one those of a row in their order. So no
 // bit follows from when something ran.
 //   -DPF_T=  dtype
 //   -DPF_V=  columns of a thread
@@ -21,16 +21,10 @@ struct pf_sparse {
   pf_i64* listed;                                     // how many there are; `most` have room
   void* partial;                                      // [most, width]
   pf_i64 rows, elements, count, x_rows, width, most;  // count: values
-  pf_u32 lanes, split, tiles, unused;                 // tiles: of columns; so many blocks each
+  pf_u32 lanes, split, tiles, bits;  // tiles: of columns; so many blocks each; bits: of a piece
   pf_error error;
 };
 static_assert(sizeof(pf_sparse) == 168, "as hosts fill it");
-
-#ifndef PF_PIECE
-#define PF_PIECE 256
-#define PF_LONG 512
-#endif
-enum { PIECE = PF_PIECE, LONG = PF_LONG };
 
 #ifdef PF_DEVICE_TEXT
 #include "kernels/index_error.h"
@@ -70,7 +64,7 @@ PF_DEVICE pf_row pf_row_at(const pf_sparse& q, pf_i64 row, bool there) {
   if (r.is) {
     r.begin = pf_between(q.starts[row], 0, q.elements);
     r.end = pf_between(q.starts[row + 1], r.begin, q.elements);
-    r.is_long = r.end - r.begin > LONG;
+    r.is_long = r.end - r.begin > pf_i64(1) << q.bits;
   }
   return r;
 }
@@ -140,9 +134,12 @@ PF_DEVICE void pf_write(const pf_sparse& q, pf_i64 at, C* sum) {
   pf_store<T, V, false>(static_cast<T*>(q.out) + at, sum);
 }
 
+PF_DEVICE pf_i64 pf_pieces(const pf_sparse& q, pf_i64 length) {
+  return (length + (pf_i64(1) << q.bits) - 1) >> q.bits;
+}
 // A row of pieces, by one thread. Rows that overlap would be more than there is room for.
 PF_DEVICE void pf_list(const pf_sparse& q, pf_i64 row, pf_i64 length) {
-  const pf_i64 pieces = (length + PIECE - 1) / PIECE;
+  const pf_i64 pieces = pf_pieces(q, length);
   const pf_i64 first = pf_atomic_add(q.listed, pieces);
   for (pf_i64 k = first; k < first + pieces && k < q.most; ++k) {
     q.list[k].row = first + pieces <= q.most ? row : -1;
@@ -178,10 +175,10 @@ PF_KERNEL(pf_sparse_pieces, 256)(const pf_sparse q) {
     const bool there = at < all && p.c < q.width;
     const pf_i64 before = there ? at - q.list[at].first : 0;
     const pf_row r = pf_row_at(q, there ? q.list[at].row : -1, there);
-    const pf_i64 begin = r.begin + before * PIECE;
+    const pf_i64 begin = r.begin + (before << q.bits), end = begin + (pf_i64(1) << q.bits);
     C sum[V];
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
-    if (r.is) pf_sum_of(q, begin + p.turn, pf_between(begin + PIECE, 0, r.end), q.split, p.c, sum);
+    if (r.is) pf_sum_of(q, begin + p.turn, pf_between(end, 0, r.end), q.split, p.c, sum);
     pf_join_turns(q, sum);
     if (!r.is || p.turn != 0) continue;
     C* to = static_cast<C*>(q.partial) + at * q.width + p.c;
@@ -199,13 +196,17 @@ PF_KERNEL(pf_sparse_joined, 256)(const pf_sparse q) {
     const pf_i64 row = q.list[at].row;
     if (row < 0 || q.list[at].first != at) continue;  // the same for all threads of the block
     const pf_row r = pf_row_at(q, row, true);
-    const pf_i64 end = at + (r.end - r.begin + PIECE - 1) / PIECE;
+    const pf_i64 end = at + pf_pieces(q, r.end - r.begin);
     C sum[V];
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
     if (c < q.width) {
-      for (pf_i64 k = at + turn; k < end; k += turns) {
-        const C* from = static_cast<const C*>(q.partial) + k * q.width + c;
-        PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + from[v];
+      const C* from = static_cast<const C*>(q.partial) + c;
+      for (pf_i64 k = at + turn; k < end; k += MANY * turns) {
+        C x[MANY][V];
+        PF_UNROLL for (int j = 0; j < MANY; ++j) PF_UNROLL for (int v = 0; v < V; ++v) x[j][v] =
+            k + j * turns < end ? from[(k + j * turns) * q.width + v] : C(0);
+        PF_UNROLL for (int j = 0; j < MANY; ++j) PF_UNROLL for (int v = 0; v < V; ++v) sum[v] =
+            sum[v] + x[j][v];
       }
     }
     C* own = room + thread * V;
@@ -395,6 +396,9 @@ struct Rows {
   }
 };
 
+constexpr int64_t kPieces = 1 << 15;
+constexpr pf_u32 kShortest = 6, kLongest = 10;  // bits of a piece's elements
+
 void sparse_rows(const KernelArgs& a) {
   constexpr auto at = tensors<SparseRows>;
   pf_sparse q{};
@@ -413,13 +417,16 @@ void sparse_rows(const KernelArgs& a) {
   if (q.rows == 0 || q.width == 0) return;
   const Rows by(a, at.x, q.width, {q.x, q.out});
   const int64_t lanes = by.lanes(q.width), mean = q.elements / q.rows;
-  const int64_t split = std::clamp<int64_t>(mean / 2, 1, by.warp / lanes);
+  const int64_t split = std::clamp<int64_t>(mean / (2 * lanes), 1, by.warp / lanes);
   q.lanes = static_cast<pf_u32>(lanes);
   q.split = static_cast<pf_u32>(std::bit_floor(static_cast<uint64_t>(split)));
   q.tiles = static_cast<pf_u32>(ceil_div(q.width, lanes * by.vec));
-  const bool some_long = q.elements > LONG;
+  // Pieces that are short, since one is a long time of one warp; but not too many.
+  const auto part = static_cast<uint64_t>(q.elements) / kPieces;
+  q.bits = std::clamp(static_cast<pf_u32>(std::bit_width(part)), kShortest, kLongest);
+  const bool some_long = q.elements >> q.bits > 0;
   if (some_long) {
-    q.most = q.elements / PIECE + q.elements / LONG + 1;
+    q.most = 2 * (q.elements >> q.bits) + 1;
     q.list = static_cast<pf_piece*>(a.workspace(static_cast<size_t>(q.most) * sizeof(pf_piece)));
     q.listed = static_cast<pf_i64*>(a.workspace(sizeof(pf_i64)));
     const size_t wide = by.type == DType::Float64 ? 8 : 4;
