@@ -67,6 +67,27 @@ def test_products_of_rows_of_any_length(rng, lengths, dtype):
     assert pf._C._sparse_starts(pf.tensor(rows), len(lengths)).tolist() == starts.tolist()
 
 
+@pytest.mark.races
+def test_rows_become_coordinates(rng):
+    """Rows that are empty by the hundred, begin where a warp's part does, and are longer than one."""
+    few, many = rng.integers(0, 2, 3000) * (rng.random(3000) < 0.1), rng.integers(0, 40, 200)
+    for lengths in (*LENGTHS, few, many, [256, 512, 0, 256, 1], [1] * 700, [2047], [0] * 50 + [3]):
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        columns = np.concatenate([np.sort(rng.choice(6000, n, replace=False)) for n in lengths])
+        starts = pf.tensor(np.concatenate([[0], np.cumsum(lengths)]))
+        columns = pf.tensor(columns.astype(np.int64))
+        assert pf._C._sparse_rows(starts, len(rows)).tolist() == rows.tolist()
+        t = pf.sparse_csr_tensor(starts, columns, pf.ones(len(rows)), (len(lengths), 6000))
+        for _ in range(2):  # whether it is in order is looked at once
+            coo = t.to_sparse_coo()
+            assert coo.is_coalesced() and coo.indices().tolist() == [
+                rows.tolist(),
+                columns.tolist(),
+            ]
+    mixed = pf.sparse_csr_tensor(starts, columns.flip(0), pf.ones(len(rows)), (len(lengths), 6000))
+    assert not mixed.to_sparse_coo().is_coalesced() and not mixed.to_sparse_coo().is_coalesced()
+
+
 def test_elements_outside_are_errors(rng):
     starts, columns = pf.tensor([0, 2, 3]), pf.tensor([0, 4, 1])
     for bad in (
