@@ -262,6 +262,10 @@ PF_KERNEL(pf_sparse_dots, 256)(const pf_sparse q) {
 
 #else
 
+PF_KERNEL(pf_sparse_begin, 1)(pf_i64* listed) {
+  *listed = 0;
+}
+
 // How many of the ascending numbers from `low` to `high` are at or below a limit, and `low`: all
 // lanes of a warp look at once.
 PF_DEVICE pf_i64 pf_warp_up_to(const pf_i64* numbers, pf_i64 low, pf_i64 high, pf_i64 limit) {
@@ -431,7 +435,8 @@ void sparse_rows(const KernelArgs& a) {
     q.listed = static_cast<pf_i64*>(a.workspace(sizeof(pf_i64)));
     const size_t wide = by.type == DType::Float64 ? 8 : 4;
     q.partial = a.workspace(static_cast<size_t>(q.most * q.width) * wide);
-    a.fill(q.listed, 0, sizeof(pf_i64));
+    // Not a fill of the driver, before which the launches that wait for others would have to go.
+    a.launch(general(a, "pf_sparse_begin"), 1, 1, 0, q.listed);
   }
   by.launch("pf_sparse_rows", q.rows, q);
   if (!some_long) return;

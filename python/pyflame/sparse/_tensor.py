@@ -168,12 +168,12 @@ class SparseTensor(Tensor):
 
     def _pattern(self):
         """How products go through it; kept until its parts change."""
-        from ._products import Pattern
-
         indices, rows, _, _ = _C._sparse_parts(self)
         key = (self._version, indices._version, None if rows is None else rows._version)
         kept = self.__dict__.get("_kept_pattern")
         if kept is None or kept[0] != key:
+            from ._products import Pattern
+
             kept = self.__dict__["_kept_pattern"] = (key, Pattern.of(self))
         return kept[1]
 
