@@ -15,10 +15,12 @@ def matrix(torch, device, lengths):
 
     rng = np.random.default_rng(0)
     share = np.ones(ROWS) if lengths == "even" else rng.permutation((1 + np.arange(ROWS)) ** -0.9)
-    rows = np.sort(rng.choice(ROWS, COUNT, p=share / share.sum()))
+    places = rng.choice(ROWS, COUNT, p=share / share.sum()) * ROWS + rng.integers(0, ROWS, COUNT)
+    rows, columns = divmod(np.unique(places), ROWS)  # what is drawn twice is there once
     starts = np.searchsorted(rows, np.arange(ROWS + 1))
-    parts = (torch.tensor(p, device=device) for p in (starts, rng.integers(0, ROWS, COUNT)))
-    return torch.sparse_csr_tensor(*parts, torch.rand(COUNT, device=device), (ROWS, ROWS))
+    starts, columns = (torch.tensor(p, device=device) for p in (starts, columns))
+    values = torch.rand(columns.numel(), device=device)
+    return torch.sparse_csr_tensor(starts, columns, values, (ROWS, ROWS))
 
 
 def product_bytes(width):

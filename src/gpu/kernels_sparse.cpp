@@ -391,15 +391,16 @@ struct Rows {
                      entry);
   }
   // `split` groups of lanes to each of n rows, or what a kernel takes for them.
-  void launch(const char* entry, int64_t n, const pf_sparse& q) const {
-    launch_blocks(entry, ceil_div(n, kBlock / (q.lanes * q.split)), q);
+  void launch(const char* entry, int64_t n, const pf_sparse& q, int block) const {
+    launch_blocks(entry, ceil_div(n, block / (q.lanes * q.split)), q, block);
   }
-  void launch_blocks(const char* entry, int64_t blocks, const pf_sparse& q) const {
+  void launch_blocks(const char* entry, int64_t blocks, const pf_sparse& q, int block) const {
     const int64_t most = std::max<int64_t>(1, kMostBlocks / q.tiles);
-    a.launch(text(entry, q), Grid(std::min(blocks, most) * q.tiles), kBlock, 0, q);
+    a.launch(text(entry, q), Grid(std::min(blocks, most) * q.tiles), block, 0, q);
   }
 };
 
+constexpr int kFewRows = 64;  // threads of a block, which lasts as long as the longest of its rows
 constexpr int64_t kPieces = 1 << 15;
 constexpr pf_u32 kShortest = 6, kLongest = 10;  // bits of a piece's elements
 
@@ -438,13 +439,13 @@ void sparse_rows(const KernelArgs& a) {
     // Not a fill of the driver, before which the launches that wait for others would have to go.
     a.launch(general(a, "pf_sparse_begin"), 1, 1, 0, q.listed);
   }
-  by.launch("pf_sparse_rows", q.rows, q);
+  by.launch("pf_sparse_rows", q.rows, q, kFewRows);
   if (!some_long) return;
   // They may find nothing to do: not more than have room at once.
   const int64_t many = 8 * a.traits().compute_units;
-  by.launch("pf_sparse_pieces", std::min<int64_t>(q.most, many * (kBlock / (q.lanes * q.split))),
-            q);
-  by.launch_blocks("pf_sparse_joined", std::min<int64_t>(q.most, many), q);
+  by.launch("pf_sparse_pieces", std::min<int64_t>(q.most, many * (kBlock / (q.lanes * q.split))), q,
+            kFewRows);
+  by.launch_blocks("pf_sparse_joined", std::min<int64_t>(q.most, many), q, kBlock);
 }
 
 void row_numbers(const KernelArgs& a, pf_i64* out, const void* starts, const void* columns,
@@ -483,7 +484,7 @@ void sparse_dots(const KernelArgs& a) {
   q.lanes = static_cast<pf_u32>(by.lanes(q.width));
   q.split = q.tiles = 1;
   constexpr int64_t kMany = 4;  // MANY
-  by.launch("pf_sparse_dots", ceil_div(q.elements, kMany), q);
+  by.launch("pf_sparse_dots", ceil_div(q.elements, kMany), q, kBlock);
 }
 
 void sparse_order(const KernelArgs& a) {
