@@ -13,10 +13,11 @@ struct pf_adam_step {
     const pf_i32 kind = pf_opaque<true>(a.decays ? a.decoupled ? 2 : 1 : 0);
     C p[U][W], m[U][W], v[U][W], g[U][W], top[U][W];
     pf_take<T>(e.data[0], i, apart, p);
-    pf_take<G>(e.data[3 + PF_AMSGRAD + PF_WEIGHTS], i, apart, g);
     pf_take<S>(e.data[1], i, apart, m);
     pf_take<S>(e.data[2], i, apart, v);
     if constexpr (PF_AMSGRAD) pf_take<S>(e.data[3], i, apart, top);
+    pf_wait_for_earlier();
+    pf_take<G>(e.data[3 + PF_AMSGRAD + PF_WEIGHTS], i, apart, g);
     pf_follow(e.data[3 + PF_AMSGRAD], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
@@ -44,6 +45,8 @@ struct pf_adam_step {
 };
 
 PF_KERNEL(adamw, PF_OPTIM_THREADS)(const pf_list l, const pf_adam<C> a) {
+  pf_next_may_start();
+  pf_begin_step(l);
   PF_SHARED pf_i32 slot;
   const pf_stretch s(l, &slot);
   pf_for_stretch(s, pf_adam_step{s.tensor, a});

@@ -212,11 +212,13 @@ PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf
 PF_DEVICE pf_i64 pf_row_of(const pf_entropy& r) {
   return static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
 }
+PF_DEVICE pf_row_class pf_own_class(const pf_entropy& r) {
+  const pf_i64 row = pf_row_of(r);
+  return row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
+}
 PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
-  const pf_i64 row = pf_row_of(r);
-  const pf_row_class k = row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
-  pf_entropy_loss<false>(r, row, pf_thread() % r.width, k, room, {nullptr});
+  pf_entropy_loss<false>(r, pf_row_of(r), pf_thread() % r.width, pf_own_class(r), room, {nullptr});
 }
 PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   // From the last row: those that the forward pass read last may still be in the caches.
@@ -226,11 +228,10 @@ PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   pf_entropy_gradient<false>(r, row, pf_thread() % r.width, pf_class_of(r, row),
                              pf_scale_of(r, row), {stats[0], stats[1]}, {nullptr}, nullptr);
 }
-PF_DEVICE void pf_entropy_both(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) {
+PF_DEVICE void pf_entropy_both(const pf_entropy& r, pf_row_class k, C (&room)[3][PF_MAX_WARPS]) {
   const pf_u32 t = pf_thread() % r.width;
   const pf_i64 row = pf_row_of(r);
   const bool on = row < r.rows;
-  const pf_row_class k = on ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
   const C scale = on ? pf_scale_of(r, row) : C(0);  // read now, while there are other waits
   const pf_row_sums sums = pf_entropy_loss<false>(r, row, t, k, room, {nullptr});
   if (on) pf_entropy_gradient<false>(r, row, t, k, scale, sums, {nullptr}, nullptr);
@@ -269,7 +270,7 @@ PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
   if constexpr (PF_KEEP)
     pf_entropy_kept(r, room);
   else
-    pf_entropy_both(r, room);
+    pf_entropy_both(r, pf_own_class(r), room);
 }
 
 // The weight of all rows, where the gradient wants it before the losses are known: one block. Adds
@@ -317,17 +318,23 @@ PF_KERNEL(entropy_both_finish, PF_FINISH_THREADS)(const pf_entropy r) {
   pf_entropy_sums(r, room);
 }
 // All three where one block has all rows: what goes from one to the next stays in shared memory.
-PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given) {
+// `steady`: nobody writes targets and weights meanwhile: what follows from these is found while
+// others still run.
+PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given, pf_i32 steady) {
+  pf_next_may_start();
   PF_SHARED double sums[PF_MAX_WARPS * 2];
   PF_SHARED C room[3][PF_MAX_WARPS], total[1], losses[2 * PF_ROW_THREADS];
   pf_entropy r = given;
   r.total = total;
   r.losses = losses;
+  if (!steady) pf_wait_for_earlier();
   if (r.reduction == 1) {
     pf_entropy_total(r, sums);
     pf_barrier();
   }
-  pf_entropy_both(r, room);
+  const pf_row_class k = pf_own_class(r);
+  pf_wait_for_earlier();
+  pf_entropy_both(r, k, room);
   pf_barrier();
   r.total = given.total;
   pf_entropy_sums(r, sums);

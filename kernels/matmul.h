@@ -41,7 +41,9 @@ PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], int thread, pf_i64 k_stride,
   }
 }
 
-PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+// `steady`: nobody writes b meanwhile: it may be read before the kernel has waited.
+PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q, pf_i32 steady PF_EPILOGUE_ARGS) {
+  pf_next_may_start();
   PF_SHARED pf_acc tiles_a[PARTS][TILE_K][TILE_M + 1];
   PF_SHARED pf_acc tiles_b[PARTS][TILE_K][TILE_N + 1];
   const pf_matmul_tile at = pf_matmul_where(q, TILE_M, TILE_N);
@@ -70,6 +72,11 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
     const pf_i64 m = at.row + r, n = at.col + c;
     if (m < q.m && n < q.n) of.finish(q, at.rows + m, n, v PF_EPILOGUE_PASS);
   };
+  if (!steady) pf_wait_for_earlier();
+  pf_acc next_a[TILE_M * TILE_K / THREADS], next_b[TILE_N * TILE_K / THREADS];
+  pf_fetch<TILE_N>(b, thread, at.col, q.n, q.b_col, begin, end, q.b_row, next_b);
+  pf_wait_for_earlier();
+  pf_fetch<TILE_M>(a, thread, at.row, q.m, q.a_row, begin, end, q.a_col, next_a);
   if (parts > 1) {
     const int e = static_cast<int>(pf_thread());
     if (e < TILE_M * TILE_N) load(e / TILE_N, e % TILE_N, results[0]);
@@ -83,9 +90,6 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   PF_UNROLL for (int i = 0; i < REG_M; ++i) {
     PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] = pf_acc(0);
   }
-  pf_acc next_a[TILE_M * TILE_K / THREADS], next_b[TILE_N * TILE_K / THREADS];
-  pf_fetch<TILE_M>(a, thread, at.row, q.m, q.a_row, begin, end, q.a_col, next_a);
-  pf_fetch<TILE_N>(b, thread, at.col, q.n, q.b_col, begin, end, q.b_row, next_b);
   for (pf_i64 k0 = begin; k0 < begin + share; k0 += TILE_K) {
     pf_put<TILE_M>(tile_a, thread, q.a_col, next_a);
     pf_put<TILE_N>(tile_b, thread, q.b_row, next_b);

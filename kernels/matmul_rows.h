@@ -9,7 +9,9 @@
 typedef pf_compute<PF_T> pf_acc;
 enum { CHUNK = 16 / sizeof(PF_T) };
 
-PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+// `steady`: nobody writes b meanwhile: it may be read before the kernel has waited.
+PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q, pf_i32 steady PF_EPILOGUE_ARGS) {
+  pf_next_may_start();
   PF_SHARED pf_acc shares[WARPS][ROWS * COLUMNS];
   const pf_u32 across = static_cast<pf_u32>(q.tiles_n);
   const pf_i64 top = static_cast<pf_i64>(pf_block() / across) * ROWS,
@@ -30,10 +32,17 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   const pf_i64 m = top + mine / COLUMNS, n = first + mine % COLUMNS;
   const bool finishes = mine < ROWS * COLUMNS && m < q.m && n < q.n;
   pf_result<PF_T, PF_T> result;
+  pf_vector<PF_T, CHUNK> b[COLUMNS];
+  pf_i64 i = pf_thread();
+  const auto start = [&]() PF_INLINE {
+    if (i < chunks)
+      PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
+  };
+  if (!steady) pf_wait_for_earlier();
+  start();
+  pf_wait_for_earlier();
   if (finishes) result.load(q, m, n PF_EPILOGUE_PASS);
-  for (pf_i64 i = pf_thread(); i < chunks; i += WARPS * PF_WARP) {
-    pf_vector<PF_T, CHUNK> b[COLUMNS];
-    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
+  while (i < chunks) {
     PF_UNROLL for (int r = 0; r < ROWS; ++r) {
       pf_vector<PF_T, CHUNK> a;
       a.template load<false>(rows[r] + i * CHUNK);
@@ -42,6 +51,8 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
             pf_multiply_add(a.get(e), b[c].get(e), sums[r][c]);
       }
     }
+    i += WARPS * PF_WARP;
+    start();
   }
   const int warp = static_cast<int>(pf_thread() / PF_WARP);
   PF_UNROLL for (int r = 0; r < ROWS; ++r) {

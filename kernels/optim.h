@@ -14,6 +14,12 @@ constexpr int UNROLL = sizeof(T) < 4 ? 2 : 4;  // registers
 
 #define PF_OPTIM_THREADS 256
 
+// What a kernel does behind pf_next_may_start(): a step's table, parameters and states are on their
+// way before the last gradients have been written, where these are steady. A step waits
+// (pf_wait_for_earlier) before it takes gradients.
+PF_DEVICE void pf_begin_step(const pf_list& l) {
+  if (!l.steady) pf_wait_for_earlier();
+}
 // step(W, U): U accesses of W elements from element i on, `apart` elements apart.
 template <class F>
 PF_DEVICE void pf_for_stretch(const pf_stretch& s, F step) {
@@ -27,6 +33,7 @@ PF_DEVICE void pf_for_stretch(const pf_stretch& s, F step) {
     i = s.begin + (s.end - s.begin) / FULL * FULL;
   }
   for (i += pf_thread(); i < s.end; i += pf_threads()) step.template run<1, 1>(i, 0);
+  pf_wait_for_earlier();  // whoever had nothing to do
 }
 
 template <class From = T, int W, int U>

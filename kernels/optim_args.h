@@ -17,7 +17,10 @@ static_assert(sizeof(pf_entry_of) == 72, "as hosts fill it");
 struct pf_list {
   const pf_entry_of* tensors;
   const pf_i64* first;  // the first block of each tensor, and of the end
-  pf_i64 count;
+  pf_i32 count;
+  // Nobody writes this table and what steps read but gradients meanwhile: it may be read before
+  // the kernel has waited.
+  pf_i32 steady;
   pf_i64 chunk;  // elements of a block
 };
 static_assert(sizeof(pf_list) == 32, "as hosts fill it");

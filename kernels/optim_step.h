@@ -11,7 +11,9 @@ struct pf_step_of_rule {
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     const pf_i32 kind = pf_opaque<true>(a.decays);
     C x[PF_ARRAYS][U][W];
-    PF_UNROLL for (int k = 0; k < PF_ARRAYS; ++k) pf_take(e.data[k], i, apart, x[k]);
+    PF_UNROLL for (int k = 0; k + 1 < PF_ARRAYS; ++k) pf_take(e.data[k], i, apart, x[k]);
+    pf_wait_for_earlier();
+    pf_take(e.data[PF_ARRAYS - 1], i, apart, x[PF_ARRAYS - 1]);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
         C v[PF_ARRAYS];
@@ -30,6 +32,8 @@ struct pf_step_of_rule {
 };
 
 PF_KERNEL(optim_step, PF_OPTIM_THREADS)(const pf_list l, const pf_step<C> a) {
+  pf_next_may_start();
+  pf_begin_step(l);
   PF_SHARED pf_i32 slot;
   const pf_stretch s(l, &slot);
   pf_for_stretch(s, pf_step_of_rule{s.tensor, a});

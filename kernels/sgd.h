@@ -11,8 +11,9 @@ struct pf_sgd_step {
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     C p[U][W], b[U][W], g[U][W];
     pf_take<T>(e.data[0], i, apart, p);
-    pf_take<G>(e.data[1 + PF_MOMENTUM + PF_WEIGHTS], i, apart, g);
     if (PF_MOMENTUM && !a.first) pf_take<S>(e.data[1], i, apart, b);
+    pf_wait_for_earlier();
+    pf_take<G>(e.data[1 + PF_MOMENTUM + PF_WEIGHTS], i, apart, g);
     pf_follow(e.data[1 + PF_MOMENTUM], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
@@ -35,6 +36,8 @@ struct pf_sgd_step {
 };
 
 PF_KERNEL(sgd, PF_OPTIM_THREADS)(const pf_list l, const pf_sgd<C> a) {
+  pf_next_may_start();
+  pf_begin_step(l);
   PF_SHARED pf_i32 slot;
   const pf_stretch s(l, &slot);
   pf_for_stretch(s, pf_sgd_step{s.tensor, a});

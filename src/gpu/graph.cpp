@@ -34,33 +34,33 @@ DriverGraph::~DriverGraph() {
   if (graph_) r.GraphDestroy(graph_);
 }
 
-// What a new node is to stand behind.
-void DriverGraph::begin(Nodes behind) {
+// What a new node is to stand behind: of kernels those apart that it may begin in front of, where
+// it is one that waits by itself.
+void DriverGraph::begin(Nodes behind, bool early) {
   if (!graph_) check(runtime().GraphCreate(&graph_, 0), PF_RT("hipGraphCreate", "cuGraphCreate"));
   behind_.clear();
-  for (size_t i : behind)
-    if (std::find(behind_.begin(), behind_.end(), nodes_[i].node) == behind_.end())
-      behind_.push_back(nodes_[i].node);
+  early_.clear();
+  for (size_t i : behind) {
+    std::vector<void*>& to = early && nodes_[i].kernel ? early_ : behind_;
+    if (std::find(to.begin(), to.end(), nodes_[i].node) == to.end()) to.push_back(nodes_[i].node);
+  }
 }
 
-// Behind one other kernel alone it may begin early.
 void DriverGraph::add(const KernelLaunch& l, Nodes behind) {
   const Runtime& r = runtime();
   const KernelNode what = node_of(device_, l);
-  begin(behind);
-  const bool early =
-      behind_.size() == 1 && nodes_[behind.front()].kernel && l.function->early && early_launches();
+  begin(behind, l.function->early && early_launches());
   void* node = nullptr;
-  check(r.GraphAddKernelNode(&node, graph_, behind_.data(), early ? 0 : behind_.size(), &what),
+  check(r.GraphAddKernelNode(&node, graph_, behind_.data(), behind_.size(), &what),
         PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"));
-  nodes_.push_back({node, true, early});
-  if (early)
-    check(r.add_early_edge(graph_, behind_.front(), node),
+  nodes_.push_back({node, true, !early_.empty()});
+  for (void* from : early_)
+    check(r.add_early_edge(graph_, from, node),
           PF_RT("hipGraphAddDependencies", "cuGraphAddDependencies"));
 }
 
 void DriverGraph::add_captured(void* graph, Nodes behind) {
-  begin(behind);
+  begin(behind, false);
   void* node = nullptr;
   check(runtime().GraphAddChildGraphNode(&node, graph_, behind_.data(), behind_.size(), graph),
         PF_RT("hipGraphAddChildGraphNode", "cuGraphAddChildGraphNode"));

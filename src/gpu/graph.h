@@ -57,16 +57,16 @@ class DriverGraph {
   void launch(const Stream&) const;
 
  private:
-  void begin(Nodes behind);
+  void begin(Nodes behind, bool early);
   const Device& device_;
   void *graph_ = nullptr, *executable_ = nullptr;
   struct Node {
     void* node;
     bool kernel;  // and not captured
-    bool early;   // the kernel may begin before the one in front of it has ended
+    bool early;   // the kernel may begin before those in front of it have ended
   };
   std::vector<Node> nodes_;
-  std::vector<void*> behind_;  // of the node that is being added
+  std::vector<void*> behind_, early_;  // of the node that is being added
 };
 
 }  // namespace pyflame::gpu

@@ -43,7 +43,7 @@ class GraphRecorder {
   void kernel(Function, Grid grid, Grid block, size_t shared, void** args, const uint32_t* sizes,
               int nargs);
   void writes(const Reach&);  // what is launched next
-  bool steady(const Reach& reach) { return writes_.steady(reach); }
+  bool steady(const Reach& reach, bool own) { return writes_.steady(reach, own); }
   // What the driver gets on the stream's handle is captured from here on.
   void let_through();
   void copy_from_host(const char* op, void* to, const void* from, size_t bytes);

@@ -35,8 +35,10 @@ bool GraphWrites::writes(const Reach& reach) {
   return true;
 }
 
-bool GraphWrites::steady(const Reach& reach) {
-  const auto meets = [&](const Noted& n) { return n.item <= item_ && n.reach.meets(reach); };
+bool GraphWrites::steady(const Reach& reach, bool own) {
+  const auto meets = [&](const Noted& n) {
+    return n.item <= item_ && !(own && n.item == item_) && n.reach.meets(reach);
+  };
   if (std::any_of(written_.begin(), written_.end(), meets)) return false;
   steady_.push_back({reach, item_});
   return true;

@@ -26,8 +26,8 @@ class GraphWrites {
   void begin(size_t item);
   // False where a later item was told that nobody writes there.
   [[nodiscard]] bool writes(const Reach&);
-  // Whether no item up to this one writes there.
-  bool steady(const Reach&);
+  // Whether no item up to this one writes there; but for this one, where it may (`own`).
+  bool steady(const Reach&, bool own = false);
 
  private:
   struct Noted {

@@ -91,10 +91,10 @@ void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, voi
                             const uint32_t* sizes, int nargs) const {
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);
 }
-bool KernelArgs::steady(int i) const {
+bool KernelArgs::steady(int i, bool own) const {
   if (!has(i) || asked()) return false;
   GraphRecorder* r = device.stream(stream).queue.recorder();
-  return r && r->steady(reach_of(tensors[i]));
+  return r && r->steady(reach_of(tensors[i]), own);
 }
 void* KernelArgs::workspace(size_t bytes) const {
   if (GraphRecorder* r = device.stream(stream).queue.recorder()) [[unlikely]]

@@ -195,8 +195,9 @@ struct KernelArgs {
   // As compile(), with the programs around it that can be part of it (kernels/around.h).
   Joined join(const char* file, const Defines& defines, const char* entry, const JoinedRows&) const;
   // Whether a tensor's memory may be read before the kernels in front of this one have ended: those
-  // that may still be running then are a graph's, and do not write it.
-  bool steady(int i) const;
+  // that may still be running then are a graph's, and do not write it. `own`: this call may, each
+  // thread what it has read.
+  bool steady(int i, bool own = false) const;
   bool asked() const { return around && around->asked; }
   template <class... A>
   void launch(const Joined& j, Grid grid, int block, size_t shared, const A&... args) const {

@@ -25,9 +25,10 @@ struct Prepared {
   size_t kept = 0;  // bytes of shared memory in which entropy_both keeps rows
 
   bool one_block() const { return r.rows > 0 && kept == 0 && r.rows * r.width <= kRowThreads; }
-  void alone(const KernelArgs& a) const {
+  void alone(const KernelArgs& a, bool steady) const {
     const auto threads = static_cast<int>(power_of_two_from(r.rows * r.width));
-    launch(a, "entropy_alone", Grid(1), std::max(block, threads), 0);
+    a.launch(a.compile("cross_entropy.h", defines, "entropy_alone"), Grid(1),
+             std::max(block, threads), 0, r, pf_i32{steady});
   }
   void for_rows(const KernelArgs& a, const char* entry) const {
     if (r.rows > 0)
@@ -138,7 +139,8 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .loss = at.loss,
                                  .dx = at.dx,
                                  .dloss = at.dloss});
-  if (p.one_block()) return p.alone(a);
+  const auto steady = [&](int i) { return !a.has(i) || a.steady(i); };
+  if (p.one_block()) return p.alone(a, steady(at.target) && steady(at.weight));
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
   if (p.kept > 0 && p.r.rows > 0)
     p.for_kept(a, "entropy_both");

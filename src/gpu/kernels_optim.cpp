@@ -50,7 +50,13 @@ struct Table {
     if (blocks == 0) return;
     char* p = static_cast<char*>(a.upload(bytes.data(), bytes.size()));
     list = {reinterpret_cast<const pf_entry_of*>(p),
-            reinterpret_cast<const pf_i64*>(p + n * sizeof(pf_entry_of)), count, chunk};
+            reinterpret_cast<const pf_i64*>(p + n * sizeof(pf_entry_of)), count, 0, chunk};
+  }
+  // Of a step that reads `arrays` of the first ones beside gradients and, from memory of its own,
+  // writes them. (Outside of a graph the table itself may be on its way still.)
+  void look_for_steady(const KernelArgs& a, int arrays) {
+    list.steady = 1;
+    for (int i = 0; i < arrays * list.count && list.steady; ++i) list.steady = a.steady(i, true);
   }
   // For kernels/multi.h.
   Defines only(Defines d) const { return alike ? std::move(d).type("PF_ONLY", dtype) : d; }
@@ -91,8 +97,9 @@ void sgd(const KernelArgs& a) {
   const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
   const int arrays = 2 + (momentum != 0) + weights;
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
-  const Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
+  Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
+  t.look_for_steady(a, 1 + (momentum != 0));
   const pf_sgd<double> s{seed,
                          -a.f(number.lr),
                          momentum,
@@ -125,8 +132,9 @@ void adamw(const KernelArgs& a) {
   const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
   const int arrays = 4 + amsgrad + weights;
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
-  const Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
+  Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
+  t.look_for_steady(a, 3 + amsgrad);
   const pf_adam<double> s{seed,
                           1 - beta1,
                           beta2,
@@ -154,8 +162,9 @@ void optim_step(const KernelArgs& a) {
   const int64_t rule = a.i(number.rule);
   const int arrays = kStepRules[rule].states + 2;
   const int n = static_cast<int>(a.i(number.count));
-  const Table t(a, 0, n, arrays, optimizer_chunk(a, n));
+  Table t(a, 0, n, arrays, optimizer_chunk(a, n));
   if (t.blocks == 0) return;
+  t.look_for_steady(a, arrays - 1);
   pf_step<double> s{};
   for (int k = 0; k < kStepNumbers; ++k) s.numbers[k] = a.f(number.n0 + k);
   s.decay = a.f(number.decay);

@@ -10,15 +10,6 @@
 namespace pyflame::gpu {
 namespace {
 
-// With what follows it where there is something, `vec` elements of it at a time.
-void launch(const KernelArgs& args, const Product& p, const char* file, const Defines& defines,
-            const char* entry, int vec, int tile_m, int tile_n, int threads, size_t shared) {
-  const Grid grid(blocks(p, tile_m, tile_n));
-  pf_matmul_args q = arguments(p, tile_m, tile_n);
-  args.launch(args.join(file, defines, entry, {-1, p.batches() * p.m, p.n, vec}), grid, threads,
-              shared, q);
-}
-
 // 0: k has stride 1; 1: the other dimension has; -1: the tiles cannot be read in chunks.
 int along_k(const void* at, int64_t outer, int64_t k, int item, bool batches_fit) {
   if (!batches_fit) return -1;
@@ -283,8 +274,10 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
                 Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(shared), q);
     return true;
   }
-  launch(args, p, "matmul_tiles.h", options, "pf_matmul_tiles", together(p), s.m, s.n,
-         s.threads(t.warp), size_t(s.shared(out_item)));
+  args.launch(args.join("matmul_tiles.h", options, "pf_matmul_tiles",
+                        {-1, p.batches() * p.m, p.n, together(p)}),
+              Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(s.shared(out_item)),
+              arguments(p, s.m, s.n));
   return true;
 }
 
@@ -378,8 +371,9 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
                         .value("REG_N", s.reg_n)
                         .value("PARTS", most);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  launch(args, p, "matmul.h", options, "pf_matmul", 1, s.m, s.n,
-         s.m / s.reg_m * (s.n / s.reg_n) * parts, 0);
+  args.launch(args.join("matmul.h", options, "pf_matmul", {-1, p.batches() * p.m, p.n, 1}),
+              Grid(blocks(p, s.m, s.n)), s.m / s.reg_m * (s.n / s.reg_n) * parts, 0,
+              arguments(p, s.m, s.n), pf_i32{p.steady});
   return true;
 }
 

@@ -95,8 +95,8 @@ bool rows_product(const KernelArgs& args, const Product& p, bool more) {
                               .value("COLUMNS", kColumns)
                               .value("WARPS", threads / args.traits().warp);
   batched(args, p).launch(args.join("matmul_rows.h", options, "pf_matmul_rows", {-1, p.m, p.n, 1}),
-                          Grid(blocks(p, rows, kColumns)), threads, 0,
-                          arguments(p, rows, kColumns));
+                          Grid(blocks(p, rows, kColumns)), threads, 0, arguments(p, rows, kColumns),
+                          pf_i32{p.steady});
   return true;
 }
 

@@ -31,6 +31,7 @@ TEST(GraphWrites, WhatWasWrittenIsNotReadEarly) {
   GraphWrites w;
   EXPECT_TRUE(w.writes(part(0, 16)));
   EXPECT_FALSE(w.steady(part(8, 24)));  // its own
+  EXPECT_TRUE(w.steady(part(8, 24), true));
   EXPECT_TRUE(w.steady(part(16, 32)));
   w.begin(1);
   EXPECT_TRUE(w.writes({}));             // nothing

@@ -16,7 +16,7 @@ struct Block {
   unsigned block_size[3], grid_size[3];
   void (*pause)();
   unsigned progress;
-  unsigned waited;
+  unsigned waited, waited_in[1024];
 };
 struct Entry {
   void* (*pack)(void** args);

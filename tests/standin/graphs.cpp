@@ -108,8 +108,8 @@ CALL cuGraphAddDependencies_v2(void* graph, void* const* from, void* const* to,
       edge->type != kEdgeProgrammatic || edge->from_port != kPortProgrammatic)
     return kInvalidValue;
   Node& n = *nodes.back();
-  if (!n.behind.empty() || !n.kernel || !(*at)->kernel) return kInvalidValue;
-  n.behind = {static_cast<size_t>(at - nodes.begin())};
+  if (!n.kernel || !(*at)->kernel) return kInvalidValue;
+  n.behind.push_back(static_cast<size_t>(at - nodes.begin()));
   n.early = true;
   n.work = {n.kernel(true)};
   return kOk;

@@ -16,7 +16,8 @@ struct pf_shim_block {
   unsigned block_size[3], grid_size[3];  // `thread` and `block` count through all three
   void (*pause)();
   unsigned progress;
-  unsigned waited;  // threads that waited for what was launched before
+  unsigned waited;           // threads that waited for what was launched before,
+  unsigned waited_in[1024];  // and of each the last block, counted from 1, in which it did
 };
 #define PF_EXPORT __attribute__((visibility("default")))
 extern "C" PF_EXPORT pf_shim_block* pf_shim;
@@ -29,7 +30,9 @@ extern char pf_lds_end[] __asm__("__stop_pf_lds") __attribute__((weak, visibilit
 
 PF_DEVICE void pf_next_may_start() {}
 PF_DEVICE void pf_wait_for_earlier() {
-  ++pf_shim->waited;
+  unsigned& last = pf_shim->waited_in[pf_shim->thread];
+  if (last != pf_shim->block + 1) ++pf_shim->waited;
+  last = pf_shim->block + 1;
 }
 PF_DEVICE void pf_prefetch(const void*) {}
 PF_DEVICE unsigned pf_thread() {
