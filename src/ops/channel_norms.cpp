@@ -205,10 +205,16 @@ DType dtype_or(const Tensor& t) {
   return t.defined() ? t->dtype : DType::Float32;
 }
 
-// Those of an empty input.
-Grads no_gradients(const Tensor& x, const Tensor& weight, bool with_bias, DType bias_type) {
-  return {zeros_like(x), weight.defined() ? zeros_like(weight) : Tensor(),
-          with_bias ? zeros({channels_of(x)}, bias_type, x->storage->device) : Tensor()};
+// Those of an empty input: no numbers, and sums of none, which have gradients in their turn.
+Grads of_nothing(const Tensor& x, const Tensor& grad, const Tensor& weight, bool with_bias,
+                 DType bias_type) {
+  const Tensor g = widened(grad, x), product = mul(g, widened(x, x));
+  const IntList dims = all_but_channels(x);
+  Grads r(3);
+  r[0] = to(weight.defined() ? mul(product, beside(widened(weight, x), x)) : product, x->dtype);
+  if (weight.defined()) r[1] = to(sum(product, dims), weight->dtype);
+  if (with_bias) r[2] = to(sum(g, dims), bias_type);
+  return r;
 }
 
 // The gradients written in operations, for second derivatives. Statistics are those of `groups`
@@ -271,7 +277,7 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
           return gated ? ops::relu_gradient(g, normalized(x, mean, scale, shifts)) : g;
         };
         const Tensor g = c.grad();
-        if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
+        if (x->numel == 0) return of_nothing(x, g, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w}))
           return composed(x, g, w, c.needs(2), bias_type, 0, eps, own ? Tensor() : mean,
                           own ? Tensor() : rstd);
@@ -328,7 +334,7 @@ Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, cons
         if (!c.grad().defined()) return Grads(3);
         const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
         const int64_t n = x->shape[0], channels = channels_of(x), each = channels / groups;
-        if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
+        if (x->numel == 0) return of_nothing(x, g, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w}))
           return composed(x, g, w, c.needs(2), bias_type, groups, eps, {}, {});
         const Tensor seen = packed(x), rstd = each_channel(c.saved(3), channels);

@@ -364,6 +364,16 @@ def test_empty_ones():
             assert f(x).shape == shape
         m.train()
     assert not m.running_mean.any() and m.num_batches_tracked.item() == 2
+    for f in (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        lambda x, w, b: F.group_norm(x, 1, w, b),
+        lambda x, w, b: F.instance_norm(x, weight=w, bias=b),
+    ):  # gradients have gradients, too
+        leaves = [pf.ones(*s, requires_grad=True) for s in ((0, 3, 4, 4), (3,), (3,))]
+        grads = pf.autograd.grad(f(*leaves).sin().sum(), leaves, create_graph=True)
+        again = pf.autograd.grad(sum(g.sin().sum() for g in grads), leaves)
+        assert [t.shape for t in again] == [t.shape for t in leaves]
+        assert not any(t.any() for t in (*grads, *again))
     assert F.batch_norm(pf.zeros(2, 0, 3), None, None, training=True).shape == (2, 0, 3)
     assert F.local_response_norm(pf.zeros(2, 0, 3), 2).shape == (2, 0, 3)
 
