@@ -41,7 +41,9 @@ def main():
     parts = sizes()
     total = sum(parts.values())
     print(", ".join(f"{name} {size / 1e6:.2f}" for name, size in parts.items()), end=" MB; ")
-    print(f"installed core {total / 1e6:.2f} MB (bar {BAR / 1e6:.0f}, at most {MOST / 1e6:.1f} now)")
+    print(
+        f"installed core {total / 1e6:.2f} MB (bar {BAR / 1e6:.0f}, at most {MOST / 1e6:.1f} now)"
+    )
     return 1 if total > MOST else 0
 
 
