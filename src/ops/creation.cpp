@@ -277,6 +277,9 @@ Tensor fresh(const Tensor& x, const IntList& size, Type t, Dev d, Scalar value, 
 Tensor filled(Tensor t, const Tensor& value, bool grad) {
   PF_CHECK(value->shape.empty(), ShapeError, "full", "got a value of shape ", value->shape,
            "; expected a number; use expand() of the tensor instead");
+  PF_CHECK(!value.requires_grad(), DTypeError, "full",
+           "got a value that requires grad, whose history would be lost; expected a number; use "
+           "expand() of the tensor instead");
   ops::check_fits(t, value, "full");
   copy_(t, value);
   return with_grad(std::move(t), grad);
