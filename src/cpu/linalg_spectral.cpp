@@ -218,9 +218,10 @@ struct SvdOne {
     const bool wide = l.wide_integers();
     auto* shorts = reinterpret_cast<int32_t*>(ints);
     for (const auto& [from, h] : {std::pair(int64_t{0}, left), std::pair(start, right)}) {
+      const R* const values = d + from;
       std::iota(order, order + h, 0);
       std::stable_sort(order, order + h,
-                       [&](int64_t a, int64_t b) { return d[from + a] < d[from + b]; });
+                       [&](int64_t a, int64_t b) { return values[a] < values[b]; });
       for (int64_t i = 0; i < h; ++i) {
         if (wide)
           ints[from + i] = order[i] + 1;
