@@ -1,10 +1,23 @@
 """The command `pyflame`. Imports are made by the subcommand that needs them."""
 
+import importlib
 import os
 import sys
 
 from . import _arguments
 from .training import output
+
+# Whose command() does the work of a subcommand.
+_MODULES = {
+    "cache": ".kernel_cache",
+    "check": "._torch.check",
+    "convert": ".torch_files.convert",
+    "data": ".training.token_files",
+    "env": ".commands.environment",
+    "monitor": ".commands.monitor",
+    "tune": ".tuning",
+    "verify": ".commands.verify",
+}
 
 
 def _info():
@@ -42,44 +55,14 @@ def _run(args, parser):
             from .training import gpt as job
 
         return job.run(args)
-    if args.command == "data":
-        from .training import token_files
-
-        return token_files.command(args)
     if args.command == "generate":
         from .training import generate as job
 
         return job.run(args)
-    if args.command == "cache":
-        from . import kernel_cache
-
-        return kernel_cache.command(args)
-    if args.command == "tune":
-        from . import tuning
-
-        return tuning.command(args)
-    if args.command == "check":
-        from ._torch import check
-
-        return check.command(args)
-    if args.command == "convert":
-        from .torch_files import convert
-
-        return convert.command(args)
     if args.command == "info":
         return _info()
-    if args.command == "verify":
-        from .commands import verify as job
-
-        return job.command(args)
-    if args.command == "monitor":
-        from .commands import monitor as job
-
-        return job.command(args)
-    if args.command == "env":
-        from .commands import environment as job
-
-        return job.command(args)
+    if args.command in _MODULES:
+        return importlib.import_module(_MODULES[args.command], __package__).command(args)
     parser.print_help()
     return 2
 
