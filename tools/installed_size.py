@@ -32,7 +32,7 @@ def sizes():
         return {
             "library": stripped(ROOT / "build" / "libpyflame.so", folder),
             "module": stripped(module, folder),
-            "Python": sum(p.stat().st_size for p in files if ".so" not in p.suffixes),
+            "Python": sum(p.stat().st_size for p in files if not {".so", ".pyi"} & set(p.suffixes)),
             "stubs": sum(p.stat().st_size for p in Path(folder).rglob("*.pyi")),
         }
 
