@@ -1,9 +1,33 @@
 # Sourced. `step NAME COMMAND...` names a step of a script, runs it and prints its time; where the
-# command fails, the script ends there.
+# command fails, the script ends there. `beside NAME COMMAND...` starts one that others need not wait
+# for, and `joined NAME` waits for it and prints its time and then what it said.
 step() {
   local name=$1 began=$SECONDS
   shift
   echo "== $name"
   "$@"
   echo "-- $name: $((SECONDS - began)) s"
+}
+
+declare -A BESIDE=() SAID=()
+beside() {
+  local name=$1 began=$SECONDS said
+  shift
+  said=$(mktemp)
+  (
+    trap 'echo "$((SECONDS - began)) s" >"$said.time"' EXIT
+    "$@"
+  ) >"$said" 2>&1 &
+  BESIDE[$name]=$!
+  SAID[$name]=$said
+  trap 'kill "${BESIDE[@]}" 2>/dev/null || true; rm -f "${SAID[@]}" "${SAID[@]/%/.time}"' EXIT
+}
+joined() {
+  local status=0 said=${SAID[$1]}
+  wait "${BESIDE[$1]}" || status=$?
+  echo "== $1: $(cat "$said.time"), beside others"
+  cat "$said"
+  rm -f "$said" "$said.time"
+  unset "BESIDE[$1]" "SAID[$1]"
+  return $status
 }
