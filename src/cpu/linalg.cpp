@@ -221,12 +221,19 @@ void ldl_factor(const KernelArgs& a) {
     // The pivots of a library with long integers lie behind the workspace.
     const int64_t more =
         (n * 8 + static_cast<int64_t>(sizeof(T)) - 1) / static_cast<int64_t>(sizeof(T));
-    each_matrix_with<T>(l, m.count, n * n * n / 3, work + more, [&](int64_t i, T* w) {
+    const int64_t copied = copied_elements<T>(n, n);
+    each_matrix_with<T>(l, m.count, n * n * n / 3, more + work + copied, [&](int64_t i, T* w) {
       int32_t* p = pivots + i * n;
+      T *own = data + i * n * n, *one = own;
+      if (copied) {
+        one = w + more + work;
+        std::copy(own, own + n * n, one);
+      }
       auto* wide = reinterpret_cast<int64_t*>(w);
       void* given = l.wide_integers() ? static_cast<void*>(wide) : p;
-      info[i] = static_cast<int32_t>(
-          l.operator()<T>(routine, 'L', n, data + i * n * n, n, given, w + more, work));
+      info[i] =
+          static_cast<int32_t>(l.operator()<T>(routine, 'L', n, one, n, given, w + more, work));
+      if (copied) std::copy(one, one + n * n, own);
       if (l.wide_integers())
         for (int64_t k = 0; k < n; ++k) p[k] = static_cast<int32_t>(wide[k]);
     });

@@ -59,6 +59,13 @@ void each_matrix_with(const Lapack& l, int64_t count, int64_t cost, int64_t work
                 });
 }
 
+// Elements of a copy of a complex matrix, to lie behind the workspace: loops of OpenBLAS 0.3.21's
+// cgemv and zgemv load a column ahead, behind the last one of either too. None of a real matrix.
+template <class T>
+int64_t copied_elements(int64_t rows, int64_t columns) {
+  return kIsComplex<T> ? rows * (columns + 1) : 0;
+}
+
 // The size of the workspace that a routine asks for when it is called with one of -1.
 template <class T, class F>
 int64_t asked(F&& call) {

@@ -553,13 +553,18 @@ void lstsq(const KernelArgs& a) {
     const int64_t ints = std::max<int64_t>(static_cast<int32_t>(query_ints), n) + 64;
     const int64_t bytes = static_cast<int64_t>(sizeof(R)) * reals + 8 * ints + 64;
     const int64_t more = bytes / static_cast<int64_t>(sizeof(T)) + 1;
-    each_matrix_with<T>(l, x.count, m * n * count * 4, work + more, [&](int64_t i, T* memory) {
+    const int64_t copied = copied_elements<T>(m, n), all = work + more + copied;
+    each_matrix_with<T>(l, x.count, m * n * count * 4, all, [&](int64_t i, T* memory) {
       auto* ints_here = reinterpret_cast<int64_t*>(memory);
       auto* reals_here = reinterpret_cast<R*>(ints_here + ints);
       T *p = da + i * m * n, *q = db + i * ldb * k;
       if (!std::isfinite(extent_of(p, m * n))) {
         info[i] = -1;
         return;
+      }
+      if (copied) {
+        std::copy(p, p + m * n, memory + more + work);
+        p = memory + more + work;
       }
       std::fill(ints_here, ints_here + n, 0);
       int64_t found = 0;
