@@ -10,6 +10,11 @@ namespace {
 struct Indexed {
   Tensor view;         // after the basic part
   TensorList indices;  // empty when there is no advanced part
+  // Dimensions of the view whose slice has a negative step: their elements, in the opposite order.
+  std::vector<int64_t> reversed;
+
+  // A copy in the order that was asked for, or back; the view itself where nothing is reversed.
+  Tensor turned(const Tensor& t) const { return reversed.empty() ? t : flip(t, reversed); }
 };
 
 bool is_mask(const Tensor& t) {
@@ -81,16 +86,19 @@ int consumed(PyObject* o, const Tensor& index) {
   return is_mask(index) ? index->shape.size() : 1;
 }
 
-Tensor apply_slice(const Tensor& t, int dim, PyObject* s) {
+void apply_slice(Indexed& r, int dim, PyObject* s) {
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(s, &start, &stop, &step) < 0) throw PythonError();
-  if (step <= 0)
-    PF_FAIL(ValueError, "Tensor.__getitem__", "got a slice with step ", step,
-            "; expected a positive step; use flip() to reverse");
-  Py_ssize_t length = t->shape[dim];
-  PySlice_AdjustIndices(length, &start, &stop, step);
-  if (start == 0 && stop >= length && step == 1) return t;
-  return slice(t, dim, start, std::max(start, stop), step);
+  Py_ssize_t length = r.view->shape[dim];
+  const Py_ssize_t count = PySlice_AdjustIndices(length, &start, &stop, step);
+  if (step < 0) {
+    if (count > 1) r.reversed.push_back(dim);
+    stop = start + 1;
+    start = count ? start + (count - 1) * step : stop;
+    step = -step;
+  }
+  if (start == 0 && stop >= length && step == 1) return;
+  r.view = slice(r.view, dim, start, std::max(start, stop), step);
 }
 
 Tensor apply_int(const Tensor& t, int dim, int64_t i, int position) {
@@ -103,7 +111,7 @@ Tensor apply_int(const Tensor& t, int dim, int64_t i, int position) {
 }
 
 Indexed apply_key(const Tensor& self, PyObject* key) {
-  Indexed r{self, {}};
+  Indexed r{self, {}, {}};
   Obj tuple;
   if (means_tuple(key)) {
     tuple = Obj(check(PySequence_Tuple(key)));
@@ -181,7 +189,7 @@ Indexed apply_key(const Tensor& self, PyObject* key) {
       dim += skip;
       position += skip;
     } else if (PySlice_Check(o)) {
-      r.view = apply_slice(r.view, dim++, o);
+      apply_slice(r, dim++, o);
       list.emplace_back();
       ++position;
     } else if (is_integer(o)) {
@@ -225,6 +233,32 @@ Tensor drop_leading_ones(const Tensor& v, int ndim) {
   return reshape(v, shape);
 }
 
+// view[indices] = value
+void assign(Tensor& view, const TensorList& indices, PyObject* value) {
+  Scalar s;
+  const bool number = !is_tensor(value) && to_scalar(value, &s);
+  if (indices.empty()) {
+    if (number) {
+      fill_(view, s);
+    } else {
+      copy_(view, drop_leading_ones(value_tensor(value, view), view->shape.size()));
+    }
+    return;
+  }
+  if (number && indices.size() == 1 && indices[0].defined() && indices[0]->dtype == DType::Bool &&
+      !info(view->dtype).storage_only && find_op("masked_fill_")) {
+    // x[mask] = number needs no list of indices: it stays on the device.
+    Tensor mask = indices[0];
+    while (mask->shape.size() < view->shape.size()) mask = unsqueeze(mask, -1);
+    Obj target(check(wrap(view))), m(check(wrap(mask)));
+    Obj done(check(call_op("masked_fill_", {target.get(), m.get(), value})));
+    return;
+  }
+  Tensor v = value_tensor(value, view);
+  if (v->dtype != view->dtype) v = to(v, view->dtype);
+  index_put_(view, indices, v);
+}
+
 }  // namespace
 
 PyObject* tensor_subscript(PyObject* o, PyObject* key) {
@@ -243,6 +277,7 @@ PyObject* tensor_subscript(PyObject* o, PyObject* key) {
       if (PyObject* r = ask_others(func, args, 2, nullptr)) return r;
     }
     Indexed r = apply_key(self, key);
+    r.view = r.turned(r.view);
     if (!r.indices.empty()) return wrap(index(r.view, r.indices));
     if (r.view.impl() == self.impl()) r.view = view(self, self->shape.vec());
     return wrap(std::move(r.view));
@@ -252,31 +287,10 @@ PyObject* tensor_subscript(PyObject* o, PyObject* key) {
 
 int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
   const auto plain = [&]() -> PyObject* {
-    Tensor& self = tensor_of(o);
-    Indexed r = apply_key(self, key);
-    Scalar s;
-    const bool number = !is_tensor(value) && to_scalar(value, &s);
-    if (r.indices.empty()) {
-      if (number) {
-        fill_(r.view, s);
-      } else {
-        copy_(r.view, drop_leading_ones(value_tensor(value, self), r.view->shape.size()));
-      }
-      Py_RETURN_NONE;
-    }
-    if (number && r.indices.size() == 1 && r.indices[0].defined() &&
-        r.indices[0]->dtype == DType::Bool && !info(self->dtype).storage_only &&
-        find_op("masked_fill_")) {
-      // x[mask] = number needs no list of indices: it stays on the device.
-      Tensor mask = r.indices[0];
-      while (mask->shape.size() < r.view->shape.size()) mask = unsqueeze(mask, -1);
-      Obj target(check(wrap(r.view))), m(check(wrap(mask)));
-      Obj done(check(call_op("masked_fill_", {target.get(), m.get(), value})));
-      Py_RETURN_NONE;
-    }
-    Tensor v = value_tensor(value, self);
-    if (v->dtype != self->dtype) v = to(v, self->dtype);
-    index_put_(r.view, r.indices, v);
+    Indexed r = apply_key(tensor_of(o), key);
+    Tensor target = r.turned(r.view);
+    assign(target, r.indices, value);
+    if (!r.reversed.empty()) copy_(r.view, r.turned(target));
     Py_RETURN_NONE;
   };
   return guarded_int([&] {
