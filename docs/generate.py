@@ -26,10 +26,19 @@ def where(row):
 
 
 UNDER_AUTOCAST = {
-    "lower": "Under autocast: computed in its lower dtype.",
-    "raise": "Under autocast: computed in float32.",
-    "promote": "Under autocast: computed in the widest dtype of its tensors.",
+    "": "in the dtype of its operands",
+    "lower": "in its lower dtype",
+    "raise": "in float32",
+    "promote": "in the widest dtype of its tensors",
 }
+
+
+def under_autocast(row):
+    gpu, cpu = row["autocast"], row["autocast_cpu"]
+    if not gpu and not cpu:
+        return []
+    where = "" if gpu == cpu else f" on GPUs, {UNDER_AUTOCAST[cpu]} on CPUs"
+    return [f"Under autocast: computed {UNDER_AUTOCAST[gpu]}{where}."]
 
 
 def support(row):
@@ -62,8 +71,7 @@ def page(family, rows):
         lines.append(f"Available as {where(overloads[0])}.")
         if not any(row["differentiable"] for row in overloads):
             lines.append("Not differentiable.")
-        if overloads[0]["autocast"]:
-            lines.append(UNDER_AUTOCAST[overloads[0]["autocast"]])
+        lines += under_autocast(overloads[0])
         lines += support(overloads[0])
         lines.append("")
     return "\n".join(lines)

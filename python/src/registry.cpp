@@ -658,10 +658,11 @@ nb::object table_rows() {
     row["method"] = (op.where & ops::kMethod) != 0;
     row["functional"] = (op.where & ops::kFunctional) != 0;
     row["differentiable"] = op.differentiable;
-    const amp::Class declared = amp::class_of(op.name);
-    row["autocast"] = amp::class_name(declared != amp::Class::Follow || op.quick < 0
-                                          ? declared
-                                          : amp::class_of_row(static_cast<table::OpId>(op.quick)));
+    amp::Class c = amp::class_of(op.name);
+    if (c == amp::Class::Follow && op.quick >= 0)
+      c = amp::class_of_row(static_cast<table::OpId>(op.quick));
+    row["autocast"] = amp::class_name(amp::class_on(amp::kGpu, c));
+    row["autocast_cpu"] = amp::class_name(amp::class_on(amp::kCpu, c));
     rows.append(row);
   }
   return rows;

@@ -82,14 +82,17 @@ void Casting::meet(const Tensor& t) {
   where_ = t->device();
 }
 
-Device Casting::device_of(const Tensor& t) const {
-  return placed_ && t->floating ? where_ : runs_on({t});
+Slot Casting::slot_for(const Tensor& t) const {
+  return slot_of((placed_ && t->floating ? where_ : runs_on({t})).type);
 }
 
 // float64 stays as it is, as in PyTorch.
 bool Casting::takes_part(const Tensor& t) const {
-  return t.defined() && is_float(t->dtype) && t->dtype != DType::Float64 &&
-         !info(t->dtype).storage_only && (before_ >> slot_of(device_of(t).type) & 1);
+  if (!t.defined() || !is_float(t->dtype) || t->dtype == DType::Float64 ||
+      info(t->dtype).storage_only)
+    return false;
+  const Slot slot = slot_for(t);
+  return (before_ >> slot & 1) && class_on(slot, class_) != Class::Follow;
 }
 
 void Casting::widen(const Tensor& t) {
@@ -106,9 +109,11 @@ Tensor Casting::operator()(const Tensor& t) const {
 }
 
 Tensor Casting::converted(const Tensor& t) const {
-  if (class_ != Class::Lower) return to(t, class_ == Class::Promote ? widest_ : DType::Float32);
   State& s = state();
-  const DType want = s.dtype[slot_of(device_of(t).type)];
+  const Slot slot = slot_for(t);
+  const Class c = class_on(slot, class_);
+  if (c != Class::Lower) return to(t, c == Class::Promote ? widest_ : DType::Float32);
+  const DType want = s.dtype[slot];
   if (t->dtype == want) return t;
   const bool keep = s.cache && s.depth > 0 && t->dtype == DType::Float32 && t->requires_grad;
   return keep ? kept_cast(s, t, want) : to(t, want);
@@ -130,7 +135,8 @@ Class class_of_row(ops::OpId id) {
     if (id < ops::kNumRows)
       for (const auto& a : ops::describe(id).attrs) attrs.push_back(a.second);
     const bool raise = table::leaves_range(ops::expression(id), attrs);
-    v = static_cast<uint8_t>(1 + static_cast<uint8_t>(raise ? Class::Raise : Class::Follow));
+    v = static_cast<uint8_t>(1 +
+                             static_cast<uint8_t>(raise ? Class::RaiseElseFollow : Class::Follow));
     known[id].store(v, std::memory_order_relaxed);
   }
   return static_cast<Class>(v - 1);
@@ -150,6 +156,22 @@ Class class_of(std::string_view name) {
   for (ops::OpId id = 0; id < ops::kNumRows; ++id)
     if (name == ops::kRowTable[id].name) return class_of_row(id);
   return Class::Follow;
+}
+
+Class class_on(Slot slot, Class c) {
+  const bool cpu = slot == kCpu;
+  switch (c) {
+    case Class::RaiseElseFollow:
+      return cpu ? Class::Follow : Class::Raise;
+    case Class::FollowElseRaise:
+      return cpu ? Class::Raise : Class::Follow;
+    case Class::PromoteElseRaise:
+      return cpu ? Class::Raise : Class::Promote;
+    case Class::LowerElsePromote:
+      return cpu ? Class::Promote : Class::Lower;
+    default:
+      return c;
+  }
 }
 
 const char* class_name(Class c) {

@@ -22,9 +22,20 @@
 namespace pyflame::amp {
 
 // Follow: computed in the dtype of its operands. Lower: in the region's dtype. Raise: in float32.
-// Promote: in the widest dtype of its tensors.
-enum class Class : uint8_t { Follow, Lower, Raise, Promote };
-const char* class_name(Class);  // "lower", "raise", "promote"; "" for Follow
+// Promote: in the widest dtype of its tensors. The others are two of these, as PyTorch has
+// different lists for GPUs, whose lower dtype is float16 by default, and for the CPU.
+enum class Class : uint8_t {
+  Follow,
+  Lower,
+  Raise,
+  Promote,
+  RaiseElseFollow,  // on GPUs, and on the CPU
+  FollowElseRaise,
+  PromoteElseRaise,
+  LowerElsePromote
+};
+Class class_on(Slot, Class);    // one of the first four
+const char* class_name(Class);  // of those "lower", "raise", "promote"; "" for Follow
 
 // Converts the arguments of one call by its class, with autocast off while it lives.
 class Casting : Off {
@@ -34,7 +45,7 @@ class Casting : Off {
   template <class... A>
   void look(const A&... args) {
     (meet(args), ...);
-    if (class_ == Class::Promote) (widen(args), ...);
+    (widen(args), ...);
   }
   Tensor operator()(const Tensor& t) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& list) const;
@@ -46,7 +57,7 @@ class Casting : Off {
   bool takes_part(const Tensor& t) const;
 
  private:
-  Device device_of(const Tensor& t) const;
+  Slot slot_for(const Tensor& t) const;  // of the device where the call will run
   Tensor converted(const Tensor& t) const;
   void meet(const Tensor& t);
   void meet(const std::vector<Tensor>& list) {
@@ -76,8 +87,8 @@ auto recast(Class c, F&& f, const A&... args) {
   return std::apply(f, converted);
 }
 
-// The class of a pointwise row: Raise when its expression holds something that leaves the range
-// of float16 or is steep without bound (exp, log, pow, 1 / x), else Follow.
+// The class of a pointwise row: RaiseElseFollow when its expression holds something that leaves the
+// range of float16 or is steep without bound (exp, log, pow, 1 / x), else Follow.
 Class class_of_row(ops::OpId);
 // The class of an operation by its name in the table: declared, or its row's.
 Class class_of(std::string_view name);

@@ -434,7 +434,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
 
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  PF_AUTOCAST("group_norm", Raise, group_norm, input, num_groups, weight, bias, eps);
+  PF_AUTOCAST("group_norm", RaiseElseFollow, group_norm, input, num_groups, weight, bias, eps);
   const char* op = "group_norm";
   check_input(input, op);
   const int64_t channels = channels_of(input);
@@ -446,7 +446,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
 }
 
 Tensor local_response_norm(const Tensor& given, int64_t size, double alpha, double beta, double k) {
-  PF_AUTOCAST("local_response_norm", Raise, local_response_norm, given, size, alpha, beta, k);
+  PF_AUTOCAST("local_response_norm", RaiseElseFollow, local_response_norm, given, size, alpha, beta, k);
   const char* op = "local_response_norm";
   const Tensor input = ops::as_floating(given, op);
   PF_CHECK(input->shape.size() >= 3, ShapeError, op, "got input of shape ", input->shape,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/complex_inverse.h"
 #include "ops/hidden.h"
@@ -127,6 +128,7 @@ Tensor complex(const Tensor& re, const Tensor& im) {
 }
 
 Tensor polar(const Tensor& size, const Tensor& angle) {
+  PF_AUTOCAST("polar", FollowElseRaise, polar, size, angle);
   check_real(size, "polar", "abs");
   check_real(angle, "polar", "angle");
   PF_CHECK(size->dtype == angle->dtype, DTypeError, "polar", "got ", size->dtype, " and ",

@@ -12,7 +12,7 @@
 namespace pyflame {
 
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
-  PF_AUTOCAST("cosine_similarity", Raise, cosine_similarity, x1, x2, dim, eps);
+  PF_AUTOCAST("cosine_similarity", RaiseElseFollow, cosine_similarity, x1, x2, dim, eps);
   ops::check_floating(x1, "cosine_similarity", "x1");
   ops::check_floating(x2, "cosine_similarity", "x2");
   const Dims shape = broadcast_shapes(x1->shape, x2->shape, "cosine_similarity");
@@ -159,7 +159,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
 }
 
 Tensor pdist(const Tensor& x, double p) {
-  PF_AUTOCAST("pdist", Raise, pdist, x, p);
+  PF_AUTOCAST("pdist", RaiseElseFollow, pdist, x, p);
   ops::check_floating(x, "pdist");
   PF_CHECK(x->shape.size() == 2, ShapeError, "pdist", "got shape ", x->shape,
            "; expected a matrix whose rows are points; reshape it");
@@ -192,7 +192,7 @@ Tensor pdist(const Tensor& x, double p) {
 }
 
 Tensor dist(const Tensor& x, const Tensor& y, double p) {
-  PF_AUTOCAST("dist", Raise, dist, x, y, p);
+  PF_AUTOCAST("dist", RaiseElseFollow, dist, x, y, p);
   ops::check_defined(x, "dist", "input");
   ops::check_defined(y, "dist", "other");
   // A difference may pass the range of 16 bits.

@@ -279,7 +279,7 @@ int64_t choice(const std::string& given, const std::array<const char*, N>& names
 
 Tensor grid_sampler(const Tensor& input, const Tensor& grid, const std::string& mode,
                     const std::string& padding_mode, bool align_corners) {
-  PF_AUTOCAST("grid_sampler", Promote, grid_sampler, input, grid, mode, padding_mode,
+  PF_AUTOCAST("grid_sampler", PromoteElseRaise, grid_sampler, input, grid, mode, padding_mode,
               align_corners);
   ops::check_floating(input, kOp);
   ops::check_floating(grid, kOp, "grid");

@@ -235,7 +235,7 @@ Tensor int_mm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
-  PF_AUTOCAST("mv", Lower, mv, a, b);
+  PF_AUTOCAST("mv", LowerElsePromote, mv, a, b);
   check_operands(a, b, "mv");
   check_ndim(a, 2, "mv", "input");
   check_ndim(b, 1, "mv", "vec");
@@ -279,7 +279,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 }
 
 Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  PF_AUTOCAST("addmv", Lower, addmv, input, a, b, beta, alpha);
+  PF_AUTOCAST("addmv", LowerElsePromote, addmv, input, a, b, beta, alpha);
   return scaled_sum(input, mv(a, b), beta, alpha, "addmv");
 }
 

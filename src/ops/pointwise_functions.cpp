@@ -222,7 +222,7 @@ DType power_type(const Tensor& x, Scalar e, const char* name) {
 }  // namespace
 
 Tensor pow(const Tensor& x, Scalar e) {
-  PF_AUTOCAST("pow", Raise, pow, x, e);
+  PF_AUTOCAST("pow", RaiseElseFollow, pow, x, e);
   const Tensor base = to(x, power_type(x, e, "pow"));
   const OpId row = power_row(base, e);
   if (row == op::pow_scalar) return call_row(row, {base}, {e});

@@ -7,6 +7,7 @@
 
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
@@ -294,6 +295,8 @@ Tensor avg_pool2d(const Tensor& input, const IntList& kernel_size, const IntList
 Tensor avg_pool3d(const Tensor& input, const IntList& kernel_size, const IntList& stride,
                   const IntList& padding, bool ceil_mode, bool count_include_pad,
                   std::optional<int64_t> divisor_override) {
+  PF_AUTOCAST("avg_pool3d", FollowElseRaise, avg_pool3d, input, kernel_size, stride, padding,
+              ceil_mode, count_include_pad, divisor_override);
   return avg_pool(input, 3, "avg_pool3d", kernel_size, stride, padding, ceil_mode,
                   count_include_pad, divisor_override);
 }

@@ -96,13 +96,14 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta
 }
 
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  PF_AUTOCAST("addr", Lower, addr, input, a, b, beta, alpha);
+  PF_AUTOCAST("addr", LowerElsePromote, addr, input, a, b, beta, alpha);
   return scaled_sum(input, outer(a, b), beta, alpha, "addr");
 }
 
 namespace {
 
 Tensor trace(const Tensor& t) {
+  PF_AUTOCAST("trace", FollowElseRaise, trace, t);
   PF_CHECK(t.defined() && t->shape.size() == 2, ShapeError, "trace", "got shape ",
            t.defined() ? t->shape : Dims{}, "; expected a matrix; take diagonal(...).sum(-1)");
   return sum(diagonal(t, 0, 0, 1));

@@ -540,9 +540,9 @@ inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
   return first;
 }
 
-// Under autocast: 16-bit operands in float32.
+// Under autocast: 16-bit operands in float32, on GPUs.
 Tensor call_raised(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
-  amp::Casting cast(amp::Class::Raise);
+  amp::Casting cast(amp::Class::RaiseElseFollow);
   for (const Operand& o : operands)
     if (o.tensor) cast.look(*o.tensor);
   Tensor held[4];
@@ -618,7 +618,7 @@ Tensor relu_gradient(const Tensor& g, const Tensor& result) {
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
   if (!attrs.empty()) check_attributes(id, attrs);
   if (amp::on()) [[unlikely]]
-    if (amp::class_of_row(id) == amp::Class::Raise) return call_raised(id, operands, attrs);
+    if (amp::class_of_row(id) != amp::Class::Follow) return call_raised(id, operands, attrs);
   if (id < kNumRows && kQuick[id] != Quick::No) [[likely]] {
     bool may = false;
     if (const TensorImpl* t = uniform(operands, &may)) [[likely]] {

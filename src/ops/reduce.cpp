@@ -360,14 +360,14 @@ Tensor without_slope(const char* op, const Tensor& y, const Tensor& x) {
 }  // namespace ops
 
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
-  PF_AUTOCAST("sum", Raise, sum, x, dim, keepdim, dtype);
+  PF_AUTOCAST("sum", RaiseElseFollow, sum, x, dim, keepdim, dtype);
   return add_up(x, dim, keepdim, dtype, Adds::Sum, "sum");
 }
 Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
   return add_up(x, dim, keepdim, dtype, Adds::Mean, "mean");
 }
 Tensor nansum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
-  PF_AUTOCAST("nansum", Raise, nansum, x, dim, keepdim, dtype);
+  PF_AUTOCAST("nansum", RaiseElseFollow, nansum, x, dim, keepdim, dtype);
   // What becomes an integer has no NaN left to be seen.
   if (x.defined() && is_float(x->dtype) && dtype && !is_float(*dtype))
     return sum(where(ne(x, x), Scalar(0.0), x), dim, keepdim, dtype);
@@ -431,7 +431,7 @@ Tensor count_nonzero(const Tensor& x, const MaybeDims& dim) {
 }
 
 Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
-  PF_AUTOCAST("norm", Raise, norm, x, p, dim, keepdim);
+  PF_AUTOCAST("norm", RaiseElseFollow, norm, x, p, dim, keepdim);
   ops::check_floating(x, "norm");
   if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
@@ -459,7 +459,7 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
 }
 
 Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
-  PF_AUTOCAST("logsumexp", Raise, logsumexp, given, dim, keepdim);
+  PF_AUTOCAST("logsumexp", RaiseElseFollow, logsumexp, given, dim, keepdim);
   const Tensor x = ops::as_floating(given, "logsumexp");
   const Plan p = plan_for(x, dim, keepdim, "logsumexp");
   Tensor y;

@@ -74,7 +74,7 @@ int scan_dim(const Tensor& t, int64_t dim, const char* op) {
 }  // namespace
 
 Tensor cumsum(const Tensor& t, int64_t dim) {
-  PF_AUTOCAST("cumsum", Raise, cumsum, t, dim);
+  PF_AUTOCAST("cumsum", RaiseElseFollow, cumsum, t, dim);
   if (t.defined() && is_complex(t)) {
     const int d = scan_dim(t, dim, "cumsum");
     return t->shape.empty() ? clone(t)
@@ -150,7 +150,7 @@ Tensor cumprod_of(const Tensor& t, int d) {
 }
 
 Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
-  PF_AUTOCAST("cumprod", Raise, cumprod, t, dim, dtype);
+  PF_AUTOCAST("cumprod", RaiseElseFollow, cumprod, t, dim, dtype);
   const bool in_parts = (t.defined() && is_complex(t)) || (dtype && is_complex(*dtype));
   Tensor x = in_parts ? to(t, dtype.value_or(t->dtype)) : prepared(t, dtype, "cumprod");
   const int d = scan_dim(x, dim, "cumprod");

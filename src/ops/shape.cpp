@@ -1,6 +1,7 @@
 // Operations that rearrange elements into fresh memory.
 #include <algorithm>
 
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "table/kernels/move.h"
@@ -515,6 +516,8 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
   PF_CHECK(mode == "reflect" || mode == "replicate" || mode == "circular", ValueError, "pad",
            "got mode '", mode,
            "'; expected 'constant', 'reflect', 'replicate' or 'circular'; choose one of them");
+  if (mode != "circular" && !(mode == "reflect" && pairs > 2))
+    PF_AUTOCAST("", FollowElseRaise, pad, t, padding, mode, value);
   PF_CHECK(!value || value->to_double() == 0, ValueError, "pad", "got a value for mode '", mode,
            "'; expected one for mode 'constant' only; leave it out");
   const bool last = ops::channels_lie_last(t);

@@ -40,7 +40,7 @@ Tensor softmax_last(const Tensor& x, bool log) {
 }
 
 Tensor softmax_any(const Tensor& input, int64_t dim, std::optional<DType> dtype, bool log) {
-  PF_AUTOCAST("softmax log_softmax softmin", Raise, softmax_any, input, dim, dtype, log);
+  PF_AUTOCAST("softmax log_softmax softmin", RaiseElseFollow, softmax_any, input, dim, dtype, log);
   const char* op = log ? "log_softmax" : "softmax";
   ops::check_arithmetic(input, op);
   const Tensor x = dtype ? to(input, *dtype) : input;

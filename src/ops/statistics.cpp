@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
@@ -116,6 +117,7 @@ Tensor number(double q, const Tensor& x) {
 
 Tensor quantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
                 const std::string& interpolation) {
+  PF_AUTOCAST("quantile", FollowElseRaise, quantile, x, q, dim, keepdim, interpolation);
   return quantile_of(x, q, dim, keepdim, interpolation, false, "quantile");
 }
 Tensor quantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdim,
@@ -124,6 +126,7 @@ Tensor quantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdim,
 }
 Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
                    const std::string& interpolation) {
+  PF_AUTOCAST("nanquantile", FollowElseRaise, nanquantile, x, q, dim, keepdim, interpolation);
   return quantile_of(x, q, dim, keepdim, interpolation, true, "nanquantile");
 }
 Tensor nanquantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdim,

@@ -61,22 +61,33 @@ LOWER = {
     ),
     "prelu": lambda x: F.prelu(x, x[0, :1]),
 }
-RAISE = {
+STEEP = {  # in float32 on GPUs, as they come on the CPU
     "exp": pf.exp, "expm1": pf.expm1, "log": pf.log, "log2": pf.log2, "log10": pf.log10,
     "log1p": pf.log1p, "pow": lambda x: x**2, "pow_number": lambda x: 2**x,
     "pow_tensor": lambda x: x**x, "reciprocal": pf.reciprocal, "rsqrt": pf.rsqrt, "tan": pf.tan,
     "sinh": pf.sinh, "cosh": pf.cosh, "acos": pf.acos, "asin": pf.asin, "softplus": F.softplus,
-    "erfinv": pf.erfinv, "sum": pf.sum, "prod": pf.prod, "cumsum": lambda x: x.cumsum(0),
+    "erfinv": pf.erfinv, "sum": pf.sum, "cumsum": lambda x: x.cumsum(0),
     "cumprod": lambda x: x.cumprod(0), "norm": pf.norm, "logsumexp": lambda x: x.logsumexp(0),
     "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: F.log_softmax(x, dim=1),
     "layer_norm": lambda x: F.layer_norm(x, (4,)), "rms_norm": lambda x: F.rms_norm(x, (4,)),
-    "cosine_similarity": lambda x: F.cosine_similarity(x, x), "cdist": lambda x: pf.cdist(x, x),
+    "cosine_similarity": lambda x: F.cosine_similarity(x, x), "group_norm": lambda x: F.group_norm(x, 2),
+    "dist": lambda x: pf.dist(x, x + 1), "pdist": F.pdist, "nansum": pf.nansum,
+    "local_response_norm": lambda x: F.local_response_norm(x[None], 2),
+}  # fmt: skip
+RAISE = {
+    "prod": pf.prod, "cdist": lambda x: pf.cdist(x, x),
     "mse_loss": lambda x: F.mse_loss(x, x), "l1_loss": lambda x: F.l1_loss(x, x),
     "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x), "kl_div": lambda x: F.kl_div(x, x),
     "huber_loss": lambda x: F.huber_loss(x, x),
     "cross_entropy": lambda x: F.cross_entropy(x, pf.tensor([0, 1, 2, 3])),
     "nll_loss": lambda x: F.nll_loss(x, pf.tensor([0, 1, 2, 3])),
     "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, x),
+}  # fmt: skip
+ON_CPU = {  # in float32 there alone
+    "trace": pf.trace, "quantile": lambda x: pf.quantile(x, 0.3), "nanquantile": lambda x: pf.nanquantile(x, 0.3),
+    "avg_pool3d": lambda x: F.avg_pool3d(x.reshape(1, 1, 4, 2, 2), 2),
+    "reflect": lambda x: F.pad(x, (1, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x[None], (1, 1, 1, 1), mode="replicate"),
 }  # fmt: skip
 FOLLOW = {
     "add": lambda x: x + x, "mul": lambda x: x * 2, "relu": F.relu, "gelu": F.gelu,
@@ -94,23 +105,57 @@ FOLLOW = {
 def test_lower(name, kind):
     for dtype in (pf.bfloat16, pf.float16):
         with pf.autocast(kind, dtype=dtype):
-            assert LOWER[name](tensor(4, 4)).dtype == dtype
+            widest = kind == "cpu" and name in ("mv", "addmv", "addr")
+            assert LOWER[name](tensor(4, 4)).dtype == (pf.float32 if widest else dtype)
+            assert LOWER[name](tensor(4, 4, dtype=dtype)).dtype == dtype
             assert LOWER[name](tensor(4, 4, dtype=pf.float64)).dtype == pf.float64
         assert LOWER[name](tensor(4, 4)).dtype == pf.float32
 
 
-@pytest.mark.parametrize("name", RAISE)
+@pytest.mark.parametrize("name", [*RAISE, *STEEP, *ON_CPU])
 def test_raise(name, kind):
+    f = {**RAISE, **STEEP, **ON_CPU}[name]
+    raised = name not in (STEEP if kind == "cpu" else ON_CPU)
     for dtype in (pf.bfloat16, pf.float16):
         x = pf.tensor(RNG.uniform(0.1, 0.9, (4, 4))).to(dtype)
-        y = RAISE[name](x)
-        assert y.dtype == dtype
+        plain = f(x)
+        assert plain.dtype == dtype
         with pf.autocast(kind, dtype=dtype):
-            y = RAISE[name](x)
-        assert y.dtype == pf.float32
+            y = f(x)
+        assert y.dtype == (pf.float32 if raised else dtype)
         # cross_entropy reads the 16 bits itself, with their own exp on a GPU
         rtol = 1e-6 if name == "cross_entropy" else 0
-        np.testing.assert_allclose(values(y), values(RAISE[name](x.float())), rtol=rtol)
+        want = f(x.float()) if raised else plain
+        np.testing.assert_allclose(values(y), values(want), rtol=rtol)
+
+
+@pytest.mark.cpu_only
+def test_the_classes_of_the_cpu_are_those_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x = RNG.uniform(0.1, 0.9, (4, 4)).astype(np.float32)
+    theirs = torch.nn.functional
+    calls = {
+        "softmax": lambda t, f: t.softmax(0), "exp": lambda t, f: t.exp(), "pow": lambda t, f: t**2,
+        "sum": lambda t, f: t.sum(), "norm": lambda t, f: t.norm(), "cumsum": lambda t, f: t.cumsum(0),
+        "prod": lambda t, f: t.prod(), "layer_norm": lambda t, f: f.layer_norm(t, (4,)),
+        "rms_norm": lambda t, f: f.rms_norm(t, (4,)), "group_norm": lambda t, f: f.group_norm(t, 2),
+        "logsumexp": lambda t, f: t.logsumexp(0), "mse_loss": lambda t, f: f.mse_loss(t, t),
+        "softplus": lambda t, f: f.softplus(t), "matmul": lambda t, f: t @ t,
+        "mv": lambda t, f: t.mv(t[0]), "addmv": lambda t, f: t[0].addmv(t, t[0]),
+        "addr": lambda t, f: t.addr(t[0], t[0]), "trace": lambda t, f: t.trace(),
+        "quantile": lambda t, f: t.quantile(0.5), "prelu": lambda t, f: f.prelu(t, t[0, :1]),
+        "reflect": lambda t, f: f.pad(t, (1, 1), mode="reflect"),
+        "pool": lambda t, f: f.avg_pool3d(t.reshape(1, 1, 4, 2, 2), 2),
+        "grid": lambda t, f: f.grid_sample(t[None, None], t.reshape(1, 4, 2, 2), align_corners=False),
+        "cosine_similarity": lambda t, f: f.cosine_similarity(t, t),
+    }  # fmt: skip
+    for name, call in calls.items():
+        for dtype in ("float32", "bfloat16"):
+            with pf.autocast("cpu"):
+                ours = call(pf.tensor(x).to(getattr(pf, dtype)), F)
+            with torch.autocast("cpu"):
+                want = call(torch.tensor(x).to(getattr(torch, dtype)), theirs)
+            assert str(ours.dtype).split(".")[-1] == str(want.dtype)[6:], (name, dtype)
 
 
 @pytest.mark.parametrize("name", FOLLOW)
@@ -151,7 +196,10 @@ def test_classes_are_in_the_table():
     assert rows["matmul"] == rows["linear"] == "lower"
     assert rows["exp"] == rows["softplus"] == rows["layer_norm"] == rows["mse_loss"] == "raise"
     assert rows["arccos"] == "raise"
-    assert rows["dot"] == "promote"
+    assert rows["dot"] == "promote" and rows["trace"] == ""
+    on_cpu = {r["name"]: r["autocast_cpu"] for r in pf.ops.table()}
+    assert on_cpu["exp"] == on_cpu["layer_norm"] == "" and on_cpu["mv"] == "promote"
+    assert on_cpu["matmul"] == "lower" and on_cpu["mse_loss"] == on_cpu["trace"] == "raise"
     assert rows["gelu"] == rows["elu"] == rows["add"] == rows["mean"] == ""
 
 
@@ -161,7 +209,7 @@ def test_defined_rows_have_a_class(kind):
         pf.ops.define("amp_flat", "x * sigmoid(x) + exp(-abs(x))")
     x = tensor(4, dtype=pf.bfloat16)
     with pf.autocast(kind, dtype=pf.bfloat16):
-        assert pf.amp_steep(x).dtype == pf.float32
+        assert pf.amp_steep(x).dtype == (pf.bfloat16 if kind == "cpu" else pf.float32)
         assert pf.amp_flat(x).dtype == pf.bfloat16
 
 

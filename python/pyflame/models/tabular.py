@@ -39,6 +39,8 @@ class TabularNet(nn.Module):
     def forward(self, x):
         with self._autocast(x):
             for layer, norm in zip(self.layers, self.layer_norms):
-                x = self.dropout(norm(self.activation(layer(x))))
+                # Norms in float32: under autocast on a CPU they would follow the product.
+                x = self.activation(layer(x))
+                x = self.dropout(norm(x.float() if self.use_mixed_precision else x))
             x = self.layers[-1](x)
         return x.float().squeeze(-1) if x.shape[-1] == 1 else x.float()
