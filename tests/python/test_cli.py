@@ -125,7 +125,8 @@ def test_resume_before_the_first_checkpoint(text, tmp_path):
     train(text, "--steps", 20, "--out", "whole", cwd=tmp_path)
     os.makedirs(tmp_path / "cut")
     os.link(tmp_path / "whole" / "config.json", tmp_path / "cut" / "config.json")
-    pyflame("train", "gpt", "--resume", "--out", "cut", cwd=tmp_path)
+    done = pyflame("train", "gpt", "--resume", "--steps", 30, "--out", "cut", cwd=tmp_path)
+    assert "note: --steps 30 is for new runs; this one goes on with steps 20" in done.stdout
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
 
 

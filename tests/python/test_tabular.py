@@ -200,7 +200,11 @@ def test_resumed_from_an_older_checkpoint_is_a_branch(numbers, tmp_path, capsys)
     assert sorted(p.name for p in out.iterdir()) == before
     assert records(tmp_path / "run-2")[-1] == last
     run("--resume_from_checkpoint", out)  # it is at its end
-    assert "held-out" in capsys.readouterr().out
+    assert "held-out" in (said := capsys.readouterr().out) and "note: --" not in said
+    run("--resume_from_checkpoint", out, "--data", numbers, *OPTIONS, "--lr", 0.5, "--keep", 3)
+    said = capsys.readouterr().out
+    assert said.count("note: --") == 1
+    assert "note: --lr 0.5 is for new runs; this one goes on with lr 0.003" in said
     for wrong in (tmp_path / "none", tmp_path):
         run("--resume_from_checkpoint", wrong, code=1)
     numbers.write_text(numbers.read_text().replace("red", "green"))

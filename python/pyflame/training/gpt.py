@@ -20,7 +20,7 @@ from .output import say
 from .peak import peak, step_operations
 from .progress import Progress
 from .records import JsonLines
-from .runs import CONFIG, claimed, new_run, newest_directory, write_json
+from .runs import CONFIG, claimed, new_run, newest_directory, note_left_out, write_json
 from .tokenizers import tokenizer
 
 _LOG, _TOKENS = "log.jsonl", "tokens"
@@ -215,7 +215,9 @@ def run(args):
         args.checkpoint_interval = 2000 if on_gpu() else 500
     if args.resume:
         with claimed(newest_directory(args.out)) as directory:
-            return _run(args, directory, *_found(directory))
+            found = _found(directory)
+            note_left_out(args, found[0])
+            return _run(args, directory, *found)
     if args.precision == "auto":
         fits = multiplies_bfloat16() or args.weights == "bfloat16"
         args.precision = "bfloat16" if fits else "float32"

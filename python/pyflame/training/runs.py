@@ -6,6 +6,7 @@ import json
 import os
 
 from .. import _C, _files
+from .output import say
 
 CONFIG = "config.json"
 _LOCK = ".lock"
@@ -13,6 +14,31 @@ _LOCK = ".lock"
 
 def write_json(path, value):
     _C._write_file(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+# Where an option stands in a configuration by another name; --minutes settles the steps.
+_NAMES = {
+    "accumulate": "accumulation",
+    "gradient_accumulation_steps": "accumulation",
+    "minutes": "steps",
+    "use_mixed_precision": "mixed_precision",
+}
+
+
+def note_left_out(args, config):
+    """Says which options of the command line a run that goes on does not take: it has its own."""
+    from .._arguments import parser
+
+    usual = vars(parser().parse_args(["train", args.model]))
+    own = {**config, **config["model"]} if isinstance(config.get("model"), dict) else config
+    for name, given in vars(args).items():
+        has = own.get(_NAMES.get(name, name))
+        same = given in (usual[name], has, "auto") or (
+            name == "data" and os.path.abspath(given) == has
+        )
+        if has is not None and not same:
+            where = _NAMES.get(name, name)
+            say(f"note: --{name} {given} is for new runs; this one goes on with {where} {has}")
 
 
 class RunInUseError(_C.FileError):

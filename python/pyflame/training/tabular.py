@@ -24,7 +24,7 @@ from .output import say
 from .progress import Progress
 from .records import Events, JsonLines, Picture, Records
 from .records import Table as CsvFile
-from .runs import CONFIG, claimed, new_run, newest_directory, write_json
+from .runs import CONFIG, claimed, new_run, newest_directory, note_left_out, write_json
 from .tables import Table
 
 _LOG, _CSV, _PLOT, _BEST = "log.jsonl", "metrics.csv", "loss.png", "best.safetensors"
@@ -314,6 +314,7 @@ def run(args):
             return _run(args, directory, config, table, None)
     directory, path = _resumed(args)
     config = _read_config(directory)
+    note_left_out(args, config)
     table = _table(config, config["data"])
     if table.fingerprint != config["fingerprint"]:
         raise _C.ValueError(
