@@ -80,7 +80,11 @@ class _OfChannels(LazyModuleMixin):
 def _lazy(real, mixin, size_name, placeholder=lambda how: 1, **more):
     name = "Lazy" + real.__name__
     signature = inspect.signature(real.__init__)
-    given = list(signature.parameters.values())
+    # Norms have weights and statistics unless they are told otherwise, those of instances too.
+    given = [
+        p.replace(default=True) if p.name in ("affine", "track_running_stats") else p
+        for p in signature.parameters.values()
+    ]
     signature = signature.replace(parameters=given[:1] + given[2:])
 
     def __init__(self, *args, **kwargs):

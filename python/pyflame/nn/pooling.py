@@ -76,7 +76,12 @@ class AvgPool1d(_AvgPool):
     def __init__(
         self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True
     ):
-        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        stride = kernel_size if stride is None else stride
+        sizes = (
+            tuple(v) if isinstance(v, tuple | list) else (v,)
+            for v in (kernel_size, stride, padding)
+        )
+        super().__init__(*sizes, ceil_mode, count_include_pad)
 
 
 class _Adaptive(Module):
