@@ -446,7 +446,8 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
 }
 
 Tensor local_response_norm(const Tensor& given, int64_t size, double alpha, double beta, double k) {
-  PF_AUTOCAST("local_response_norm", RaiseElseFollow, local_response_norm, given, size, alpha, beta, k);
+  PF_AUTOCAST("local_response_norm", RaiseElseFollow, local_response_norm, given, size, alpha, beta,
+              k);
   const char* op = "local_response_norm";
   const Tensor input = ops::as_floating(given, op);
   PF_CHECK(input->shape.size() >= 3, ShapeError, op, "got input of shape ", input->shape,

@@ -67,7 +67,8 @@ Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bo
 
 Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
-  PF_AUTOCAST("layer_norm", RaiseElseFollow, layer_norm, input, normalized_shape, weight, bias, eps);
+  PF_AUTOCAST("layer_norm", RaiseElseFollow, layer_norm, input, normalized_shape, weight, bias,
+              eps);
   const int64_t n = row_length(input, normalized_shape, weight, bias, "layer_norm");
   const Tensor x = ops::dense(input);
   const Tensor &w = weight, &b = bias;
