@@ -497,7 +497,7 @@ PATHS = {
     "nn.modules.lazy": "LazyModuleMixin",
     "nn.modules.linear": "Linear Identity NonDynamicallyQuantizableLinear",
     "nn.modules.loss": "_Loss _WeightedLoss CrossEntropyLoss",
-    "nn.modules.module": "Module _IncompatibleKeys register_module_forward_hook",
+    "nn.modules.module": "Module _IncompatibleKeys _addindent register_module_forward_hook",
     "nn.modules.normalization": "LayerNorm GroupNorm",
     "nn.modules.pooling": "MaxPool2d AdaptiveAvgPool2d",
     "nn.modules.rnn": "LSTM RNNBase",

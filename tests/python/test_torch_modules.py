@@ -534,6 +534,9 @@ def main():
     from torch.nn.attention.flex_attention import flex_attention, BlockMask
     from torch._dynamo import OptimizedModule
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    from torch._subclasses.fake_tensor import FakeTensor, is_fake
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    from torch.optim.optimizer import ParamsT
 
     print(torch.float16, torch.Size([2]), torch.ones(1).type(), torch.ones(2).half(), torch.version.cuda)
     torch._dynamo.config.suppress_errors = True
@@ -561,6 +564,20 @@ def main():
     assert not isinstance(nn.Linear(1, 1), (DDP, FSDP, QuantStub))
     assert isinstance(iter(torch.utils.data.DataLoader([1])), _BaseDataLoaderIter)
     assert isinstance(torch.ones(1).untyped_storage(), torch.UntypedStorage)
+    assert not is_fake(torch.ones(1)) and not isinstance(torch.ones(1), FakeTensor)
+    assert get_proxy_mode() is None and torch.torch is torch and torch.sym_int(2.7) == 2
+    assert not isinstance(3, torch.SymInt) and torch.float32 not in (torch.complex32, torch.chalf)
+    assert torch._shape_as_tensor(torch.ones(2, 3)).tolist() == [2, 3]
+    assert not torch.is_autocast_enabled("mps") and not torch.is_autocast_enabled("xpu")
+    active = torch._C._are_functorch_transforms_active
+    assert not active() and torch.vmap(lambda x: x + active())(torch.zeros(2)).tolist() == [1, 1]
+    torch._assert_async(torch.ones(1))
+    try:
+        torch._assert_async(torch.zeros(1), "zero")
+    except RuntimeError as e:
+        assert str(e) == "zero"
+    else:
+        raise AssertionError
 
     class Mode(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

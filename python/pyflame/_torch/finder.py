@@ -117,7 +117,10 @@ class _Loader:
                 for n, v in vars(source).items()
                 if _shown(n, v) and not isinstance(v, types.ModuleType)
             )
-        first = sources[0] if module.__name__ != _ROOT else sources[-1]
+        first = sources[0]
+        if module.__name__ == _ROOT:
+            first = sources[-1]
+            names[_ROOT] = module  # torch.torch is torch
         names["__doc__"] = first.__doc__
         names["__file__"] = getattr(first, "__file__", None)
         if hasattr(sources[-1], "__all__"):

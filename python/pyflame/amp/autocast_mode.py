@@ -19,6 +19,8 @@ __all__ = [
 _CPU, _GPU = 0, 1
 _KINDS = {"cpu": _CPU, "cuda": _GPU, "rocm": _GPU, "hip": _GPU, "gpu": _GPU, "paranoid": 2}
 
+_OTHERS = ("hpu", "ipu", "maia", "mps", "mtia", "xla", "xpu")  # PyTorch's, that are not there
+
 
 def _kind(device_type, op="autocast"):
     name = device_type if isinstance(device_type, str) else getattr(device_type, "type", None)
@@ -49,6 +51,8 @@ def is_autocast_available(device_type):
 
 def is_autocast_enabled(device_type=None):
     """Whether autocast is on for a kind of device in this thread; GPUs when none is named."""
+    if device_type in _OTHERS:
+        return False
     return _C._autocast_enabled(_GPU if device_type is None else _kind(device_type))
 
 

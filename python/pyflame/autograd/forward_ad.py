@@ -99,15 +99,16 @@ UnpackedDualTensor.__doc__ = "What unpack_dual gives: the tensor, and its tangen
 
 
 def unpack_dual(tensor, *, level=None):
-    """(primal, tangent) of a tensor; the tangent is None where it depends on no dual tensor."""
+    """(primal, tangent) of a tensor; the tangent is None where it depends on no dual tensor, and outside
+    of levels."""
     from ..func.transforms import _Forward
 
-    found = _level("unpack_dual")
+    found = getattr(_state, "level", None)
     if not isinstance(tensor, Tensor):
         raise TypeError(
             f"pf.autograd.forward_ad.unpack_dual: got a {type(tensor).__name__}; expected a Tensor"
         )
-    if not tensor.requires_grad or not found.duals:
+    if found is None or not tensor.requires_grad or not found.duals:
         return UnpackedDualTensor(tensor, None)
     variables, tangents = [x for x, _ in found.duals], [t for _, t in found.duals]
     _C._func_leave(variables)  # what depends on these alone has no gradient outside

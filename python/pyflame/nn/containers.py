@@ -5,7 +5,7 @@ import operator
 from collections import OrderedDict
 
 from .._C import Tensor
-from .module import Module, _indent
+from .module import Module, _addindent
 from .parameter import Parameter
 
 
@@ -134,7 +134,7 @@ class ModuleList(_Numbered):
         for text, same in itertools.groupby(repr(module) for module in self):
             n = len(list(same))
             where = f"({first})" if n == 1 else f"({first}-{first + n - 1})"
-            lines.append(f"{where}: " + _indent(text if n == 1 else f"{n} x {text}"))
+            lines.append(f"{where}: " + _addindent(text if n == 1 else f"{n} x {text}", 2))
             first += n
         return lines
 

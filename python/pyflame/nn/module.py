@@ -107,7 +107,7 @@ def _registered(kind, module, name, value):
     return value
 
 
-def _indent(text, spaces=2):
+def _addindent(text, spaces):
     return text.replace("\n", "\n" + " " * spaces)
 
 
@@ -651,7 +651,9 @@ class Module(_WithState):
 
     def _child_lines(self):
         """The printed children, each with its name."""
-        return [f"({name}): " + _indent(repr(module)) for name, module in self._modules.items()]
+        return [
+            f"({name}): " + _addindent(repr(module), 2) for name, module in self._modules.items()
+        ]
 
     def __repr__(self):
         extra = self.extra_repr()

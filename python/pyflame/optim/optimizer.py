@@ -3,6 +3,7 @@
 import copy
 import functools
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from itertools import repeat
 from operator import setitem
 
@@ -29,6 +30,9 @@ class _Required:
 
 
 required = _Required()
+# What an optimizer is given: tensors, names with tensors, or groups.
+ParamsT = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict]
+_params_t = ParamsT
 
 
 def set_all(states, key, values):

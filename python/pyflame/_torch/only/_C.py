@@ -2,6 +2,7 @@
 
 import contextlib as _contextlib
 
+from ... import _C as _pyflame_c
 from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
 
 TensorBase = _TensorBase = Tensor
@@ -14,6 +15,11 @@ def _log_api_usage_once(*args):
 
 def _get_tracing_state():
     """None: nothing is traced."""
+
+
+def _are_functorch_transforms_active():
+    """Whether a vmap runs."""
+    return bool(_pyflame_c._vmap_active())
 
 
 class DispatchKeySet:

@@ -2,6 +2,8 @@
 
 import functools as _functools
 import importlib as _importlib
+import math as _math
+import operator as _operator
 import types as _types
 
 import pyflame as _pyflame
@@ -38,6 +40,10 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
 _needs = _absent("torch", "archives are read and written by torch.load and torch.save")
 PyTorchFileReader, PyTorchFileWriter = map(_needs, ("PyTorchFileReader", "PyTorchFileWriter"))
+_needs = _absent("torch", "sizes are plain numbers")  # asked for by isinstance
+SymInt, SymFloat, SymBool = map(_needs, ("SymInt", "SymFloat", "SymBool"))
+complex32 = chalf = _absent("torch", "complex numbers have 32 or 64 bits a part")("complex32")
+sym_int, sym_float, sym_not = _math.trunc, float, _operator.not_
 
 
 def _assert(condition, message=""):
@@ -80,6 +86,16 @@ _check_not_implemented = _functools.partial(_check_with, NotImplementedError)
 def _check_is_size(i, message=None, *, max=None):
     """RuntimeError unless a number is one from 0 (to max)."""
     _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
+def _assert_async(condition, message="expected a tensor that is not 0"):
+    """RuntimeError, at once, unless the element of a tensor is not 0."""
+    _check_with(RuntimeError, bool(condition), message)
+
+
+def _shape_as_tensor(x):
+    """The sizes of a tensor as one of int64."""
+    return _pyflame.tensor(x.shape, dtype=_pyflame.int64)
 
 
 def cond(pred, true_fn, false_fn, operands=()):

@@ -1,0 +1,1 @@
+"""Of torch.fx, what exists under that name only."""
