@@ -301,6 +301,24 @@ def test_taking_and_searching():
         xp.take(x, xp.asarray([0]))
 
 
+def test_division_of_infinities_and_zeros():
+    """The standard's, where operators are NumPy's."""
+    inf, nan = np.inf, np.nan
+    x1 = [inf, inf, -inf, 5.0, -5.0, 5.0, -5.0, inf, 0.0, 7.0]
+    x2 = [2.0, -2.0, 2.0, -inf, inf, inf, -inf, inf, 2.0, 2.0]
+    for kind in ("float32", "float64"):
+        a, b = (xp.asarray(x, dtype=getattr(xp, kind)) for x in (x1, x2))
+        got = xp.floor_divide(a, b)
+        same(got, np.array([inf, -inf, -inf, -0.0, -0.0, 0, 0, nan, 0, 3], kind))
+        assert np.signbit(np_of(got)).tolist()[3:5] == [True, True]
+        zeros = xp.asarray([-0.0, 0.0, 4.0, -4.0], dtype=getattr(xp, kind))
+        got = xp.remainder(zeros, xp.asarray([2.0, -2.0, -2.0, 2.0], dtype=getattr(xp, kind)))
+        assert np.signbit(np_of(got)).tolist() == [False, True, True, False]
+    assert not np.signbit(np_of(xp.remainder(xp.asarray([-0.0]), 2.0)))[0]
+    assert np_of(xp.floor_divide(xp.asarray([7, -7]), 2)).tolist() == [3, -4]
+    assert np_of(xp.asarray([3, 4, 5])[::-2]).tolist() == [5, 3]
+
+
 def test_clip():
     a, x = matrix(3, 4)
     same(xp.clip(x, -0.5, 0.5), np.clip(a, -0.5, 0.5))

@@ -13,7 +13,25 @@ __all__ = ["clip", "sign"]
 # Integers are whole already: what the standard wants of them is no operation of floats.
 _WHOLE = {"ceil", "floor", "round", "trunc"}
 _REAL = {"conj", "real"}  # of a real array: itself
-_TENSORS = {"nextafter"}  # takes no numbers
+_TENSORS = {"nextafter", "floor_divide", "remainder"}  # get no numbers
+
+
+def _floor_divide(x1, x2):
+    out = _ops.floor_divide(x1, x2)
+    if not out.dtype.is_floating_point:
+        return out
+    # What is infinite is divided as it is: floor_divide takes the rest away first, which is NaN then.
+    return _ops.where(_ops.isinf(x1) | _ops.isinf(x2), _ops.div(x1, x2), out)
+
+
+def _remainder(x1, x2):
+    out = _ops.remainder(x1, x2)
+    if not out.dtype.is_floating_point:
+        return out
+    return _ops.where(out == 0, _ops.copysign(out, x2), out)
+
+
+_OURS = {"floor_divide": _floor_divide, "remainder": _remainder}
 
 
 def _one(ours, name):
@@ -35,7 +53,7 @@ def _two(ours, name):
             x1 = _ops.full((), x1, dtype=x2.dtype, device=x2.device)
         elif name in _TENSORS and not isinstance(x2, _C.Tensor):
             x2 = _ops.full((), x2, dtype=x1.dtype, device=x1.device)
-        return getattr(_ops, ours)(x1, x2)
+        return (_OURS.get(name) or getattr(_ops, ours))(x1, x2)
 
     return function
 
