@@ -14,36 +14,6 @@
 //   -DPF_MATRIX_UNIT= on AMD, as in matrix_units.h
 #include "conv_few_plan.h"
 
-// The lines of the input from line `y`, pixel `x` on; 0 outside.
-PF_DEVICE void pf_take_lines(const pf_few& q, const char* image, pf_i32 y, pf_i32 x, char* lines,
-                             int warp, int lane) {
-  constexpr int ahead = 4;
-  for (int line = warp; line < LINES; line += WARPS) {
-    const pf_i32 iy = y + line;
-    const bool inside = static_cast<pf_u32>(iy) < static_cast<pf_u32>(q.height);
-    const char* from = image + (inside ? iy * q.x_line : 0) * 2;
-    char* to = lines + line * (LINE * 4);
-    for (int first = 0; first < PIXELS; first += ahead * PF_WARP) {
-      pf_u32 w[ahead][PF_PITCH];
-      PF_UNROLL for (int k = 0; k < ahead; ++k) {
-        const pf_i32 ix = x + first + k * PF_WARP + lane;
-        const bool in = inside && static_cast<pf_u32>(ix) < static_cast<pf_u32>(q.width);
-        PF_UNROLL for (int c = 0; c < PF_PITCH; ++c) {
-          w[k][c] = 0;
-          if (in && c < PF_C)
-            pf_load_words<2, false>(from + (ix * q.x_pixel + c * q.x_channel) * 2, &w[k][c]);
-        }
-      }
-      PF_UNROLL for (int k = 0; k < ahead; ++k) {
-        const int at = first + k * PF_WARP + lane;
-        if (at >= PIXELS) continue;
-        PF_UNROLL for (int c = 0; c < PF_PITCH; ++c)
-            pf_store_words<2, false>(to + (at * PF_PITCH + c) * 2, &w[k][c]);
-      }
-    }
-  }
-}
-
 // Word `w` of chunk `c` of the window that begins at word `at`.
 PF_DEVICE pf_u32 pf_word_of(const pf_u32* lines, int at, int c, int w) {
   if (c >= CHUNKS) return 0;
@@ -76,7 +46,7 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
       pf_store_words<16, false>(memory + i * 16, w);
     }
   }
-  pf_take_lines(q, static_cast<const char*>(q.x) + image * q.x_batch * 2, y0 * PF_DOWN - q.top,
+  pf_take_lines<LINE * 4>(q, static_cast<const char*>(q.x) + image * q.x_batch * 2, y0 * PF_DOWN - q.top,
                 x0 * PF_RIGHT - q.left, reinterpret_cast<char*>(lines), warp, lane);
   pf_barrier();
 

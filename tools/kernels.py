@@ -204,7 +204,7 @@ class Finding(NamedTuple):
 def matrix_instruction(program):
     """What the code of a program for matrix units must contain."""
     unit, t, arch = program.define("PF_MATRIX_UNIT"), program.define("PF_T"), program.arch
-    if unit is None or "pf_conv_few_pack" in program.kernels:
+    if unit is None or {"pf_conv_few_pack", "pf_conv_few_weight_finish"} & set(program.kernels):
         return None
     tf32 = program.define("PF_TF32") is not None
     if arch in NVIDIA:

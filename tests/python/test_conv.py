@@ -229,6 +229,10 @@ LARGE = {
     "long lines of whole chunks": (1, 24, 40, (4, 136), (2, 3), 1, (1, 2), (1, 2), 1),
     "1x1": (2, 64, 40, (7, 9), (1, 1), 1, 0, 1, 1),
     "stem": (2, 3, 64, (23, 22), (7, 7), 2, 3, 1, 1),
+    "stem of wide lines": (1, 3, 72, (6, 270), (7, 7), (3, 2), (2, 3), 1, 1),
+    "stem, stride 4": (3, 2, 40, (30, 61), (11, 11), 4, 2, 1, 1),
+    "stem, stride 1": (5, 4, 32, (9, 35), (3, 3), 1, 1, 1, 1),
+    "stem of lines": (2, 1, 16, (1, 40), (1, 5), (1, 3), 0, 1, 1),
     "long": (5, 3, 6, (17, 16), (2, 3), 1, 1, 1, 1),
     "line": (2, 32, 20, (40,), (5,), 2, 2, 1, 1),
     "cube": (1, 16, 24, (5, 4, 6), (3, 2, 3), 1, 1, 1, 1),
@@ -273,6 +277,16 @@ def test_large(name, last, dtype):
     assert_allclose(
         dw.to(pf.float64).numpy(), reference_weight(g, x.astype(float), w.shape, *how), **exact
     )
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16])
+def test_what_no_window_sees_is_in_no_gradient(dtype):
+    x = pf.ones(2, 3, 9, 40, dtype=dtype).contiguous(memory_format=pf.channels_last)
+    x[..., 39] = float("inf")
+    x[:, :, 8] = float("nan")
+    w = pf.ones(16, 3, 2, 3, dtype=dtype, requires_grad=True)
+    (dw,) = pf.autograd.grad(F.conv2d(x, w, stride=2).sum(), (w,))
+    assert_allclose(dw.float().numpy(), 2 * 4 * 19)
 
 
 @pytest.mark.parametrize("size", [4, 5])
