@@ -40,7 +40,10 @@ const char* class_name(Class);  // of those "lower", "raise", "promote"; "" for 
 // Converts the arguments of one call by its class, with autocast off while it lives.
 class Casting : Off {
  public:
-  explicit Casting(Class c) : class_(c) {}
+  explicit Casting(Class c) : class_(c) { ++t_casting; }
+  ~Casting() { --t_casting; }
+  // Whether the calling thread is in a call whose arguments were converted.
+  static bool runs() { return t_casting != 0; }
   // Where the call will run and, for Promote, in which dtype: seen before a tensor is converted.
   template <class... A>
   void look(const A&... args) {
@@ -72,6 +75,7 @@ class Casting : Off {
   template <class T>
   void widen(const T&) {}
 
+  static inline constinit thread_local int t_casting = 0;
   Class class_;
   bool known_ = false, placed_ = false;
   DType widest_ = DType::Float32;

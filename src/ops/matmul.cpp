@@ -37,6 +37,17 @@ bool gradient_last(const Tensor& a) {
                              [&](const char* n) { return std::string_view(made->name) == n; });
 }
 
+// Whether autocast made the matrix `b` of a float32 tensor for this call, and so nobody looks at its
+// gradient before that tensor has it: then it is not rounded to 16 bits on the way, where a device
+// has products of 16 bits that give float32.
+bool rounds_no_gradient(const Tensor& b) {
+  if (!amp::Casting::runs() || b->shape.size() != 2 || hiding() ||
+      amp::slot_of(b->storage->device.type) != amp::kGpu)
+    return false;
+  const Ref<autograd::Node> made = autograd::grad_fn(b);
+  return made && std::string_view(made->name) == ops::kRowTable[ops::op::cast].name;
+}
+
 void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   PF_CHECK(a.defined() && b.defined(), ValueError, op,
            "got an undefined operand; expected two tensors; pass both");
@@ -118,6 +129,13 @@ Tensor grad_b(const Tensor& g, const Tensor& a, const Dims& shape, bool ta, bool
   return ops::sum_to(r, shape);
 }
 
+// The same in float32, without a history of its own.
+Tensor whole_grad_b(const Tensor& g, const Tensor& a, bool tb, const char* op) {
+  const Tensor a2 = fold(a), g2 = fold(g);
+  return tb ? make_product(g2, a2, {}, true, false, op, DType::Float32)
+            : make_product(a2, g2, {}, true, false, op, DType::Float32);
+}
+
 // Which operands are the same for all samples of a vmap, and the other one not.
 std::pair<bool, bool> alike_in(const Tensor& a, const Tensor& b) {
   if (!hiding()) return {};
@@ -165,7 +183,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                                    : std::vector<Saved>{Saved(keep_a), Saved(keep_b)};
     autograd::attach(op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
                      [ta, tb, op, sa = a->shape, sb = b->shape, alike = alike_in(a, b),
-                      last = gradient_last(a)](const autograd::Context& c) -> autograd::Grads {
+                      last = gradient_last(a), whole = !ta && rounds_no_gradient(b)](
+                         const autograd::Context& c) -> autograd::Grads {
                        const Tensor& g = c.grad();
                        autograd::Grads r(3);
                        if (!g.defined()) return r;
@@ -181,7 +200,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                        if (c.needs(1)) {
                          Tensor g1 = g, a1 = c.saved(0);
                          if (hiding() && alike.second) join_samples(g1, a1);
-                         r[1] = grad_b(g1, a1, sb, ta, tb, op);
+                         r[1] = whole && !grad_enabled() ? whole_grad_b(g1, a1, tb, op)
+                                                         : grad_b(g1, a1, sb, ta, tb, op);
                        }
                        if (last) first();
                        return r;

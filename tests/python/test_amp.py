@@ -690,3 +690,29 @@ def test_cross_entropy_of_16_bits_is_that_of_float32(reduction, smoothing, dtype
         weighted = F.cross_entropy(x, target, weight, **how)
     same = F.cross_entropy(wide, target, weight, **how)
     np.testing.assert_array_equal(weighted.detach().cpu().numpy(), same.detach().cpu().numpy())
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+def test_gradients_of_weights_are_rounded_once_on_gpus(dtype, device):
+    """A weight's gradient becomes float32 in the product that makes it."""
+    x = pf.ones(1003, 5)
+    x[:, 1] = 2**-9
+    w = pf.ones(7, 5, requires_grad=True)
+    with pf.autocast(device.type, dtype):
+        y = F.linear(x, w)
+        z = (x @ w.T).sum(dtype=pf.float32)  # its cast is of a view: rounded once, too
+    rounded = device.type in ("cpu", "paranoid")
+    want = np.broadcast_to([1003, 1003 / 512, 1003, 1003, 1003], (7, 5))
+    want = pf.tensor(want).to(dtype if rounded else pf.float32).float().cpu().numpy()
+    for loss in (y.sum(dtype=pf.float32), z):
+        (g,) = pf.autograd.grad(loss, w, retain_graph=True)
+        assert g.dtype == pf.float32
+        np.testing.assert_array_equal(g.cpu().numpy(), want)
+    # With a history of its own it has the dtype of what it is made of, and is rounded.
+    h = w.detach().requires_grad_()
+    with pf.autocast(device.type, dtype):
+        y = F.linear(x, h)
+    (g,) = pf.autograd.grad((y.float() ** 2).sum(), h, create_graph=True)
+    (second,) = pf.autograd.grad(g.sum(), h)
+    square = (x.to(dtype).double().T @ x.to(dtype).double()).sum(0).cpu().numpy()
+    np.testing.assert_allclose(second.cpu().numpy(), np.broadcast_to(2 * square, (7, 5)), rtol=2e-2)

@@ -1,7 +1,7 @@
 // Products of matrices: out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n], rounded once. Batch
 // dimensions broadcast. No operand is copied: a and b have any strides, and numbers say whether
 // they are given transposed; out and bias are contiguous. out has the operands' dtype, or int32
-// where they have int8.
+// where they have int8; on GPUs also float32 where they have 16 bits.
 #pragma once
 
 #include "table/kernel.h"
