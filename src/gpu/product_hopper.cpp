@@ -1,6 +1,5 @@
 // Our own matrix products on Hopper, whose operands its copy unit reads (kernels/matmul_hopper.h).
 #include <algorithm>
-#include <cstdlib>
 
 #include "gpu/product_own.h"
 #include "gpu/tensor_map.h"
@@ -43,9 +42,7 @@ int64_t line_of(const Product& p) {
 }
 
 // An operand that k has stride 1 in (`along`), or the other dimension.
-// `parts`: of a copy's steps of k, by blocks of a cluster.
-TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int dims,
-                   int parts = 1) {
+TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int dims) {
   const int64_t outer = a ? p.m : p.n, outer_stride = a ? p.a_row : p.b_col,
                 k_stride = a ? p.a_col : p.b_row, line = line_of(p);
   TensorView v;
@@ -58,7 +55,7 @@ TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int
   v.stride[0] = 1;
   v.stride[1] = along ? outer_stride : k_stride;
   v.box[0] = static_cast<int32_t>(line);
-  v.box[1] = along ? box : static_cast<int32_t>(line) / parts;
+  v.box[1] = along ? box : static_cast<int32_t>(line);
   for (int d = 0; d < dims; ++d) {
     const int64_t stride = d >= p.ndim ? 0 : a ? p.batch[d].a : p.batch[d].b;
     v.size[2 + d] = stride ? p.batch[d].size : 1;
@@ -123,16 +120,14 @@ bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_
   if (!usable(args.traits(), p) || p.ndim > 3 || (itemsize(p.dtype) != 2 && !(a_along && b_along)))
     return false;
   const int64_t steps = ceil_div(p.k, line_of(p));
-  if (tile == kAsideTile) {
+  if (tile == kAsideTile)
     s = kAside;
-    if (const char* v = std::getenv("PF_DEV_ASIDE_CLUSTER")) s.cluster = std::atoi(v);
-  }
   else if (!choose(args.traits(), p, steps, tile, &s))
     return false;
   if (args.traits().max_shared < size_t(s.shared())) return false;
   const int dims = p.ndim > 1 ? 3 : p.ndim;
   const TensorView a = view_of(p, true, a_along, std::min(s.m, 128), tf32, dims),
-                   b = view_of(p, false, b_along, s.n / 2, tf32, dims, s.cluster);
+                   b = view_of(p, false, b_along, s.n / 2, tf32, dims);
   if (!tensor_map_fits(a) || !tensor_map_fits(b)) return false;
   pf_matmul_hopper_args q{};
   q.a = tensor_map(a), q.b = tensor_map(b);

@@ -2,7 +2,6 @@
 // or what set_float32_matmul_precision() lets take its place; ordinary arithmetic for the rest. The
 // tile is chosen from the product's sizes alone.
 #include <algorithm>
-#include <cstdlib>
 
 #include "gpu/product_own.h"
 #include "kernels/conv_product_args.h"
@@ -332,7 +331,7 @@ bool product_and_after(const KernelArgs& args, const Product& p) {
   constexpr int64_t kWide = 192;
   // Where somebody else reads the product, too, one pass through memory is saved, which is as long
   // as our product takes longer than a library's.
-  return args.around && args.around->after.program && (!args.around->after.keep || std::getenv("PF_DEV_KEEP")) &&
+  return args.around && args.around->after.program && !args.around->after.keep &&
          itemsize(p.dtype) == 2 && itemsize(p.out) == 2 &&
          blocks(p, 128, kWide) >= args.traits().compute_units &&
          8 * kWide * ceil_div(p.n, kWide) <= 9 * p.n && tiles(args, p, kAsideTile);
