@@ -143,11 +143,18 @@ struct pf_sorted : pf_sorted_args {
     return from ? from[p] : p * src_step;
   }
   // The values of points, in V lanes whose values begin at `base`: all are on their way at once.
-  template <int N, int V>
-  PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N][V]) const {
+  // Those for which `of` is false are not read.
+  template <int N, int V, class Of>
+  PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N][V], Of of) const {
     if (from) PF_UNROLL for (int e = 0; e < N; ++e) at[e] = from[at[e]];
     const pf_i64 step = from ? 1 : src_step;
-    PF_UNROLL for (int e = 0; e < N; ++e) pf_get_all(src, base + at[e] * step, value[e]);
+    PF_UNROLL for (int e = 0; e < N; ++e)
+        if (of(e)) pf_get_all(src, base + at[e] * step, value[e]);
+  }
+  // Whether a group that begins in a range of LONG points may go on behind its end.
+  PF_METHOD bool goes_on(pf_i64 range) const {
+    const pf_i64 next = (range + 1) * LONG;
+    return next < points && keys[next - 1] == keys[next];
   }
   // Behind the last point that writes where point k does, which has a long group.
   PF_METHOD pf_i64 end(pf_i64 k) const {
@@ -186,7 +193,9 @@ struct pf_long_group {
       point[e] = q.point[k < end ? k : end - 1];
     }
   }
-  PF_METHOD void read(const pf_sorted& q) { q.values(src, point, value); }
+  PF_METHOD void read(const pf_sorted& q) {
+    q.values(src, point, value, [](int) PF_INLINE { return true; });
+  }
   PF_METHOD void keep(tiles& t, pf_i64 tile) const {
     PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][lane][e * ROWS + row] = value[e][0];
   }
@@ -216,9 +225,10 @@ PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q,
   const int thread = static_cast<int>(pf_thread());
   for (pf_i64 b = first; b < ranges * parts; b += step) {
     // At most one long group begins in a range of LONG points.
+    const pf_i64 range = b / parts, k = range * LONG + thread;
+    if (!q.goes_on(range)) continue;
     if (thread == 0) found = -1;
     pf_barrier();
-    const pf_i64 range = b / parts, k = range * LONG + thread;
     if (thread < LONG && k < q.points && q.starts(k) && q.is_long(k)) found = k;
     pf_barrier();
     if (found >= 0) {
@@ -283,7 +293,7 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
       pf_value v[PF_V] = {};
       if (PF_MODE != 0) pf_get_all(out, to, v);
       // Eight at a time are looked up, read and then combined: a chain of loads for each would wait
-      // for each. What is not of the group is a point of it again, which goes nowhere.
+      // for each.
       for (pf_i64 i = k;; i += 8) {
         pf_i64 point[8];
         pf_value value[8][PF_V];
@@ -293,8 +303,7 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
           of[e] = i + e < q.points && q.keys[j] == key;
           point[e] = q.point[j];
         }
-        PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = of[e] ? point[e] : point[0];
-        q.values(at[1], point, value);
+        q.values(at[1], point, value, [&](int e) PF_INLINE { return of[e]; });
         PF_UNROLL for (int e = 0; e < 8; ++e) if (of[e]) PF_UNROLL for (int j = 0; j < PF_V; ++j)
             v[j] = pf_combine(v[j], value[e][j]);
         if (!of[7]) break;

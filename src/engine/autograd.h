@@ -144,6 +144,9 @@ struct Context {
   bool needs(size_t i) const;
 };
 using BackwardFn = std::function<Grads(const Context&)>;
+// While the node's function runs: what has come so far where its gradient `i` is added, if nobody
+// else has it and no history is wanted. The function may add to it in place of giving a gradient.
+Tensor* sum_so_far(const Context&, size_t i);
 void attach(const char* name, std::initializer_list<Tensor> outputs,
             std::initializer_list<Tensor> inputs, std::vector<Saved> saved, BackwardFn fn);
 void attach(const char* name, std::span<const Tensor> outputs, std::span<const Tensor> inputs,

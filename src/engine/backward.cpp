@@ -110,6 +110,18 @@ class Pass {
     return reached_.count(n) != 0;
   }
 
+  // What has come to an edge so far, where it may be written.
+  Tensor* sum_at(const Edge& e) {
+    const auto it = waiting_.find(e.node.get());
+    if (mode_ || it == waiting_.end() || it->second.gate || e.input >= it->second.grads.size())
+      return nullptr;
+    Tensor& t = it->second.grads[e.input];
+    const bool ours = t.defined() && !sparse_parts(t) && t->contiguous && t->refs.load() == 1 &&
+                      t->storage->handles.load() == 1 && !t->storage->foreign &&
+                      !t->storage->readonly;
+    return ours ? &t : nullptr;
+  }
+
   void run() {
     const amp::Off forward_dtypes;              // gradients have the dtypes of what they belong to
     const DeviceScope forward_device(device_);  // and what floats runs where it ran
@@ -383,6 +395,10 @@ autograd::CurrentPass autograd::current_pass(std::span<const Edge> edges) {
 
 engine::Levels autograd::summed_levels(const engine::Levels& levels) {
   return t_pass ? levels.without(t_pass->active()) : engine::Levels();
+}
+
+Tensor* autograd::sum_so_far(const Context& c, size_t i) {
+  return t_pass && i < c.node.next.size() ? t_pass->sum_at(c.node.next[i]) : nullptr;
 }
 
 void autograd::when_pass_ends(std::function<void()> fn) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/hidden.h"
 #include "ops/index.h"
@@ -60,7 +61,13 @@ Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, boo
                        const Tensor index = c.saved(0);
                        if (by_count)
                          g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
-                       return {rows_gradient(g, index, shape, skip, sparse)};
+                       // A table that is a layer's weight, too, has a gradient already.
+                       const Tensor* sum = sparse ? nullptr : autograd::sum_so_far(c, 0);
+                       if (!sum || (*sum)->dtype != g->dtype || ops::wide_type(g->dtype) != g->dtype ||
+                           is_complex(g) || ops::hides({*sum, g, index}))
+                         return {rows_gradient(g, index, shape, skip, sparse)};
+                       ops::add_at_index(*sum, g, {index, Tensor()}, skip);
+                       return Grads(1);
                      });
   return out;
 }

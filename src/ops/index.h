@@ -29,6 +29,8 @@ Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bo
 // An empty tensor of that shape, read from `self`.
 Tensor nothing_of(const Tensor& self, const Dims& shape);
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip);
+// The same added to `sum`, of g's dtype, which is as wide as sums are; without a history.
+void add_at_index(const Tensor& sum, const Tensor& g, const TensorList& list, int64_t skip);
 
 // Runs the kernel "scatter" on `out`.
 using kernels::ScatterMode;

@@ -43,6 +43,17 @@ Tensor spread(const Tensor& t, const Dims& shape) {
 
 }  // namespace
 
+void add_at_index(const Tensor& sum, const Tensor& g, const TensorList& list, int64_t skip) {
+  NoGrad off;
+  if (skip == INT64_MIN) {
+    run_index_put(plan_index(sum, list, "index"), g, true, "index_backward");
+  } else {  // rows of a matrix, one index left out
+    Tensor index = reshape(list[0], {-1, 1});
+    run_scatter(sum, 0, spread(index, {index->numel, sum->shape[1]}),
+                reshape(g, {-1, sum->shape[1]}), kAdd, "embedding_backward", skip);
+  }
+}
+
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip) {
   if (is_complex(g)) {
     TensorList before = list;
@@ -53,17 +64,9 @@ Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape
   }
   const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
-  Tensor values;
   {
     NoGrad off;
-    values = to(g, sum);
-    if (skip == INT64_MIN) {
-      run_index_put(plan_index(out, list, "index"), values, true, "index_backward");
-    } else {  // rows of a matrix, one index left out
-      Tensor index = reshape(list[0], {-1, 1});
-      run_scatter(out, 0, spread(index, {index->numel, shape[1]}), reshape(values, {-1, shape[1]}),
-                  kAdd, "embedding_backward", skip);
-    }
+    add_at_index(out, to(g, sum), list, skip);
     if (sum != g->dtype) out = to(out, g->dtype);
   }
   if (autograd::wanted({g})) {

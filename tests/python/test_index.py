@@ -590,3 +590,50 @@ def test_random_indices(data):
     t[tensors(key)] = values
     b[key] = values
     same(t, b)
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+def test_rows_are_added_to_the_gradient_that_a_table_has_already(padding):
+    """A table that is the last layer's weight, too: its rows' gradient goes into the other one."""
+    pf.manual_seed(3)
+    index = pf.tensor([[1, 2, 1], [4, 0, 2]])
+    w = pf.randn(6, 4, requires_grad=True)
+    kept = []
+
+    class Keeps(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            kept.append(g * 2)
+            return kept[-1]
+
+    def loss(x, head):
+        rows = pf.nn.functional.embedding(index, x, padding_idx=padding)
+        return (pf.nn.functional.linear(rows, head(x)) ** 3).sum()
+
+    def want(x):
+        rows = pf.eye(6, dtype=pf.float64)[index.reshape(-1)]
+        picked = rows @ (
+            x if padding is None else pf.where(pf.arange(6).unsqueeze(1) == 2, x.detach(), x)
+        )
+        return ((picked @ x.T) ** 3).sum()
+
+    wide = w.detach().double().requires_grad_()
+    (expected,) = pf.autograd.grad(want(wide), wide)
+    for _ in range(2):
+        loss(w, lambda x: x).backward()
+    np.testing.assert_allclose(
+        w.grad.cpu().numpy(), 2 * expected.cpu().numpy(), rtol=1e-4, atol=1e-4
+    )
+    (g,) = pf.autograd.grad(loss(w, lambda x: x), w, create_graph=True)
+    np.testing.assert_allclose(
+        g.detach().cpu().numpy(), expected.cpu().numpy(), rtol=1e-4, atol=1e-4
+    )
+    # What somebody else has is not written.
+    pf.autograd.grad(loss(w, Keeps.apply), w)
+    rows = pf.nn.functional.embedding(index, w.detach(), padding_idx=padding)
+    (alone,) = pf.autograd.grad((pf.nn.functional.linear(rows, w * 2) ** 3).sum(), w)
+    np.testing.assert_allclose(kept[0].cpu().numpy(), alone.cpu().numpy(), rtol=1e-5, atol=1e-5)
