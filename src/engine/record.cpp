@@ -314,14 +314,23 @@ void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, 
     call<kernels::Fill>({dst}, {operands[0].scalar}, how);
 }
 
+bool repeats(const TensorImpl& t) {
+  for (int d = 0; d < t.shape.size(); ++d)
+    if (t.strides[d] == 0 && t.shape[d] > 1) return true;
+  return false;
+}
 // A fresh result lies in memory as the first operand of its shape does: what is channels-last stays
-// so.
+// so. What was expanded does not say how it should lie, unless all operands were.
 void inherit_layout(TensorImpl& result, std::span<const Operand> operands) {
   if (result.shape.size() < 2) return;
+  const TensorImpl* like = nullptr;
   for (const Operand& o : operands) {
     if (!o.tensor || !((*o.tensor)->shape == result.shape)) continue;
-    return lay_out_like(result, *o.tensor->impl());
+    const TensorImpl& t = *o.tensor->impl();
+    if (!repeats(t)) return lay_out_like(result, t);
+    if (!like) like = &t;
   }
+  if (like) lay_out_like(result, *like);
 }
 
 // Where some operand is placed, or there are several devices.

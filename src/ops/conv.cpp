@@ -75,7 +75,8 @@ Tensor beside_channels(const Tensor& t, int dims) {
 
 Tensor conv_input(const Tensor& dy, const Tensor& w, const Dims& x, MemoryFormat format,
                   const Taps& p, bool transposed = false);
-Tensor conv_weight(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p);
+Tensor conv_weight(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p,
+                   MemoryFormat format);
 // The gradient of a weight that is the same for all samples of a vmap is summed over them: they are
 // examples as others are.
 Tensor weight_gradient(Tensor dy, Tensor x, const Tensor& w, const Taps& p) {
@@ -88,7 +89,9 @@ Tensor weight_gradient(Tensor dy, Tensor x, const Tensor& w, const Taps& p) {
       x = flatten(ops::show(x, 0, l), 0, 1);
     }
   }
-  return conv_weight(dy, x, w->shape, p);
+  // As the weight lies, where kernels write so: libraries do, and its optimizer reads both.
+  const bool any = !dy->storage->device.is_cpu() && dy->storage->device.type != DeviceType::Paranoid;
+  return conv_weight(dy, x, w->shape, p, any ? format_of(w) : MemoryFormat::Contiguous);
 }
 Tensor channel_sums(const Tensor& dy) {
   IntList dims{0};
@@ -149,9 +152,10 @@ Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFor
   return dx;
 }
 
-Tensor conv_weight(const Tensor& given, const Tensor& x, const Dims& w, const Taps& p) {
+Tensor conv_weight(const Tensor& given, const Tensor& x, const Dims& w, const Taps& p,
+                   MemoryFormat format) {
   const Tensor dy = packed(given, by_channel(w, p), format_of(x));
-  Tensor dw = make_tensor(w, dy->dtype, dy->storage->device);
+  Tensor dw = fresh(w, dy, format);
   if (dy->numel == 0 || x->numel == 0 || dw->numel == 0) {
     dw = zeros(w.vec(), dy->dtype, dy->storage->device);
   } else {

@@ -214,3 +214,27 @@ def test_random_numbers_lie_as_their_model_does_and_are_the_same(make):
     last = make(x.contiguous(memory_format=pf.channels_last))
     assert last.is_contiguous(memory_format=pf.channels_last)
     assert pf.equal(plain, last)
+
+
+def test_what_is_expanded_does_not_say_how_results_lie():
+    x = pf.randn(2, 3, 4, 5).contiguous(memory_format=CL)
+    wide = pf.randn(2, 3, 1, 1).expand(2, 3, 4, 5)
+    for y in (wide * x, x * wide, pf.where(x > 0, wide, x)):
+        assert y.is_contiguous(memory_format=CL)
+    np.testing.assert_array_equal((wide * x).cpu().numpy(), wide.cpu().numpy() * x.cpu().numpy())
+    assert (wide * 2).shape == (2, 3, 4, 5)  # where all are, one of them says it
+    # So the gradient behind a mean over all pixels lies as the pictures do.
+    x.requires_grad_()
+    (g,) = pf.autograd.grad(F.adaptive_avg_pool2d(x.relu(), 1).square().sum(), x)
+    assert g.stride() == x.stride()
+
+
+def test_gradients_of_weights_lie_as_weights_do_on_gpus(device):
+    x = pf.randn(2, 16, 6, 5).contiguous(memory_format=CL)
+    rows = pf.randn(8, 16, 3, 3, requires_grad=True)
+    w = rows.detach().contiguous(memory_format=CL).requires_grad_()
+    g, h = (pf.autograd.grad(F.conv2d(x, v, padding=1).square().sum(), v)[0] for v in (w, rows))
+    if device.type not in ("cpu", "paranoid"):
+        assert g.stride() == w.stride()
+    assert h.is_contiguous()
+    np.testing.assert_allclose(g.cpu().numpy(), h.cpu().numpy(), rtol=1e-5, atol=1e-4)
