@@ -79,7 +79,7 @@ void PairTile(size_t n, const Loc* HWY_RESTRICT locs, const Instr& in) {
       Write(out, i + 3 * lanes, e, stream);
     }
     if (HWY_UNLIKELY(ahead != nullptr))
-      for (size_t k = 0; k < 4; ++k) hwy::Prefetch(ahead + (i + k * lanes) * sizeof(E));
+      for (size_t k = 0; k < 4; ++k) __builtin_prefetch(ahead + (i + k * lanes) * sizeof(E), 0, 2);
   }
   if (i < n) PairExactly<E, kFirst, kSecond, kRight>(i, n - i, locs, in);
 }

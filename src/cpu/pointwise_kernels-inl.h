@@ -140,7 +140,7 @@ void Tile(size_t n, const Loc* HWY_RESTRICT locs, const Instr& in) {
     if constexpr (kIn > 2) vz = z.Next();
     if constexpr (kIn > 3) vw = w.Next();
     Write(out, i, Body::template Eval<T>(vx, vy, vz, vw, a0, a1, a2, a3), stream);
-    if (HWY_UNLIKELY(ahead != nullptr)) hwy::Prefetch(ahead + i * LaneCount<T>::kBytes);
+    if (HWY_UNLIKELY(ahead != nullptr)) __builtin_prefetch(ahead + i * LaneCount<T>::kBytes, 0, 2);
   }
 }
 

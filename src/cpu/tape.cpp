@@ -4,6 +4,7 @@
 #include "cpu/tape.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cpu/move.h"
@@ -34,12 +35,39 @@ struct Run : Collapsed {
   int64_t tile;
   bool stream;
   Fetch fetch;      // beside the first element
+  bool fetches;     // the next tile, beside this one
   bool goes_on;     // behind the end of a dense input lies what comes next
   uint64_t staged;  // inputs that are copied first: an output overwrites them too early
   // Boxes of nr x nc over the two inner dimensions, which are a plane.
   int64_t rows, cols, nr, nc, row_boxes, col_boxes;
   int64_t planes;
   bool planes_first;  // a box of all planes before the next one: what planes share is staged once
+};
+
+// Which instruction fetches the next tile of which operand, while it works on this one: those that
+// are taken from and to memory as they lie.
+class Fetchers {
+ public:
+  Fetchers(const Run& run, const Frame& f) : run_(run), f_(f) {
+    const Tape& t = *run.tape;
+    left_ = run.fetches && t.code.size() > 1 ? t.fetchers.size() : t.nlong;
+    if (!run.fetches && !run.goes_on) left_ = 0;
+  }
+  // Operand k has its next tile there.
+  void set(int k, const char* next) {
+    Loc*& at = at_[static_cast<size_t>(k)];
+    if (!at) {
+      if (used_ == left_) return;
+      at = f_.locs + run_.tape->fetched(run_.tape->fetchers[used_++]);
+    }
+    at->ahead = next;
+  }
+
+ private:
+  const Run& run_;
+  const Frame& f_;
+  size_t left_, used_ = 0;
+  std::array<Loc*, kMaxOperands> at_{};
 };
 
 bool streams(const Run& run, int out, const char* data) {
@@ -56,6 +84,7 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
   const pf_launch& l = *run.launch;
   Frame f(t, layout, memory);
   f.point_at_slots(t, run.slots);
+  Fetchers fetchers(run, f);
   for (int i = 0; i < t.ninputs; ++i) {
     if (l.inputs[i].contiguous) continue;
     splat_element(f.splat(i), l.inputs[i].data, t.ins[static_cast<size_t>(i)].bytes);
@@ -72,7 +101,7 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
       char* src = static_cast<char*>(l.inputs[i].data) + at * bytes;
       Loc& loc = f.locs[t.in(i)];
       loc.walk = Loc::kStep;
-      loc.ahead = run.goes_on || (run.stream && at + n < end) ? src + n * bytes : nullptr;
+      if (bytes >= 4) fetchers.set(i, run.goes_on || at + n < end ? src + n * bytes : nullptr);
       if (tail || ((run.staged >> i) & 1)) {
         loc.data = f.staging(i);
         std::memcpy(loc.data, src, static_cast<size_t>(n * bytes));
@@ -84,6 +113,9 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
       char* dst = static_cast<char*>(l.outputs[o].data) + at * t.outs[static_cast<size_t>(o)].bytes;
       f.locs[t.out(o)] = {tail ? f.staging(t.ninputs + o) : dst,
                           !tail && streams(run, o, dst) ? Loc::kStream : Loc::kStep, nullptr};
+      const int64_t bytes = t.outs[static_cast<size_t>(o)].bytes;
+      if (bytes >= 4 && !run.goes_on && !streams(run, o, dst))
+        fetchers.set(t.ninputs + o, at + n < end ? dst + n * bytes : nullptr);
     }
     execute(t, f.locs, static_cast<size_t>(n));
     fetch_ahead(run.fetch, at, n);
@@ -132,6 +164,7 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
   const int nops = t.ninputs + t.noutputs;
   Frame f(t, layout, memory);
   f.point_at_slots(t, run.slots);
+  Fetchers fetchers(run, f);
   BoxOperand ops[kMaxOperands];
   for (int k = 0; k < nops; ++k) ops[k] = box_operand(run, k);
   uint64_t done = 0, always = 0;  // operands that are in place; those for every full box
@@ -165,6 +198,9 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
       next_plane();
     }
   };
+  const auto to_next = [&](int k, int64_t n) {
+    return run.planes_first ? run.strides[k][run.ndim - 3] : n;
+  };
   for (int64_t b = begin; b < end; ++b, next()) {
     const int64_t nr = std::min(run.nr, run.rows - r0), nc = std::min(run.nc, run.cols - c0);
     const int64_t n = nr * nc;
@@ -179,7 +215,6 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
       const int bytes = t.ins[static_cast<size_t>(i)].bytes;
       char* src = address(i, l.inputs[i], bytes);
       Loc& loc = f.locs[t.in(i)];
-      loc.ahead = nullptr;
       if (ops[i].how == BoxOperand::kSplat) {
         splat_element(f.splat(i), src, bytes);
         loc.data = f.splat(i);
@@ -187,8 +222,8 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
       } else if (ops[i].how == BoxOperand::kDirect && !tail && !((run.staged >> i) & 1)) {
         loc.data = src;
         loc.walk = Loc::kStep;
-        if ((run.goes_on || (run.stream && b + 1 < end)) && ops[i].rs != 0)
-          loc.ahead = src + (run.planes_first ? run.strides[i][run.ndim - 3] : n) * bytes;
+        if (bytes >= 4 && ops[i].rs != 0)
+          fetchers.set(i, run.goes_on || b + 1 < end ? src + to_next(i, n) * bytes : nullptr);
       } else {
         // What serves every box is brought in at full height, the last box of a plane is lower.
         const int64_t height = ops[i].constant ? run.nr : nr;
@@ -202,9 +237,13 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
     for (int o = 0; o < t.noutputs; ++o) {
       const int k = t.ninputs + o;
       char* dst = address(k, l.outputs[o], t.outs[static_cast<size_t>(o)].bytes);
-      if (ops[k].how == BoxOperand::kDirect && !tail)
-        f.locs[t.out(o)] = {dst, streams(run, o, dst) ? Loc::kStream : Loc::kStep, nullptr};
-      else
+      if (ops[k].how == BoxOperand::kDirect && !tail) {
+        const bool stream = streams(run, o, dst);
+        f.locs[t.out(o)] = {dst, stream ? Loc::kStream : Loc::kStep, nullptr};
+        const int bytes = t.outs[static_cast<size_t>(o)].bytes;
+        if (bytes >= 4 && !run.goes_on && !stream)
+          fetchers.set(k, b + 1 < end ? dst + to_next(k, n) * bytes : nullptr);
+      } else
         f.locs[t.out(o)] = {f.staging(k), Loc::kStep, nullptr};
     }
     execute(t, f.locs, static_cast<size_t>(n));
@@ -411,7 +450,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   run.tape = &t;
   run.launch = launch;
   run.tile = t.tile;
-  run.stream = false;
+  run.stream = run.fetches = false;
   run.goes_on = part != Part::All;
   run.fetch = fetch;
   run.staged = staged_inputs(t, l);
@@ -433,6 +472,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   int64_t out_bytes = 0;
   for (const Tape::Out& o : t.outs) out_bytes += o.bytes * l.numel;
   run.stream = part == Part::Last || (part == Part::All && out_bytes >= streaming_threshold());
+  run.fetches = part == Part::All && l.numel * t.reg_bytes >= streaming_threshold() / 8;
   const double total_ns = t.cost * static_cast<double>(l.numel);
   if (flat) {
     // Enough tiles to share out evenly.

@@ -20,12 +20,13 @@ inline constexpr size_t kSlotBytes = 64;
 struct Tape {
   std::vector<Instr> code;
   std::vector<Slot> slots;
-  // Locations: 0 is none, then inputs, outputs, registers, slots.
+  // Locations: 0 is none, then inputs, outputs, registers, slots, and what each instruction fetches.
   int ninputs = 0, noutputs = 0, nregs = 0, nlocs = 0;
   int in(int i) const { return 1 + i; }
   int out(int i) const { return 1 + ninputs + i; }
   int reg(int i) const { return 1 + ninputs + noutputs + i; }
   int slot(int i) const { return 1 + ninputs + noutputs + nregs + i; }
+  int fetched(size_t instr) const { return slot(static_cast<int>(slots.size() + instr)); }
 
   struct In {
     uint8_t bytes;
@@ -38,6 +39,10 @@ struct Tape {
   };
   std::vector<In> ins;
   std::vector<Out> outs;
+  // Instructions in the order in which they are given something to fetch; the first `nlong` take so
+  // long that it costs nothing.
+  std::vector<uint16_t> fetchers;
+  size_t nlong = 0;
   int reg_bytes = 4;  // widest element of a register
   int tile = 2048;    // elements
   double cost = 0;    // ns for one element, roughly

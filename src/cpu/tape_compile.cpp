@@ -354,7 +354,7 @@ Tape Compiler::finish() {
     if (out.kind == Value::kOut) t.outs[static_cast<size_t>(out.index)].written = s;
     t.code.push_back(in);
   }
-  t.nlocs = t.slot(static_cast<int>(t.slots.size()));
+  t.nlocs = t.fetched(t.code.size());
   for (const Tape::In& i : t.ins) widest = std::max<int>(widest, i.bytes);
   for (const Tape::Out& o : t.outs) widest = std::max<int>(widest, o.bytes);
   t.reg_bytes = widest;
@@ -365,18 +365,14 @@ Tape Compiler::finish() {
   for (const Tape::In& i : t.ins) t.cost += i.bytes * 0.02;
   for (const Tape::Out& o : t.outs) t.cost += o.bytes * 0.03;
 
-  // The next tile of each input is fetched by the longest instruction that is still free; short
-  // ones are bound by memory already, and the hardware's own prefetch serves them better.
   constexpr uint16_t kLong = 40;
-  for (int i = 0; i < t.ninputs; ++i) {
-    Instr* best = nullptr;
-    for (Instr& in : t.code) {
-      if (in.ahead) continue;  // one input each
-      if (in.cost < kLong || t.ins[static_cast<size_t>(i)].bytes < 4) continue;
-      if (!best || in.cost > best->cost) best = &in;
-    }
-    if (best) best->ahead = static_cast<uint16_t>(t.in(i));
+  for (size_t i = 0; i < t.code.size(); ++i) {
+    t.code[i].ahead = static_cast<uint16_t>(t.fetched(i));
+    t.fetchers.push_back(static_cast<uint16_t>(i));
+    t.nlong += t.code[i].cost >= kLong;
   }
+  std::stable_sort(t.fetchers.begin(), t.fetchers.end(),
+                   [&](uint16_t a, uint16_t b) { return t.code[a].cost > t.code[b].cost; });
   return t;
 }
 

@@ -77,6 +77,7 @@ struct Frame {
     char* r = base + layout.regs;
     Loc* l = locs + t.reg(0);
     for (int i = 0; i < t.nregs; ++i, ++l, r += layout.reg_pitch) *l = {r, Loc::kStep, nullptr};
+    for (size_t i = 0; i < t.code.size(); ++i) locs[t.fetched(i)] = locs[0];
   }
   void point_at_slots(const Tape& t, const char* slots) {
     Loc* l = locs + t.slot(0);

@@ -29,7 +29,7 @@ struct Loc {
   enum Walk : size_t { kSplat = 0, kStep = 1, kStream = 2 };
   char* data;
   size_t walk;        // kSplat: one vector of equal elements; kStream: store past the caches
-  const char* ahead;  // the next tile, to be prefetched, or null
+  const char* ahead;  // a next tile, to be prefetched, or null
 };
 
 struct Instr;
@@ -39,7 +39,7 @@ struct Instr {
   uint16_t out;
   uint16_t in[4];
   uint16_t attr;   // of the first attribute, the others follow
-  uint16_t ahead;  // the location whose next tile is prefetched meanwhile; 0 is none
+  uint16_t ahead;  // the location that says what is prefetched meanwhile
   uint16_t cost;   // roughly, in tenths of a nanosecond for 16 elements
 };
 
