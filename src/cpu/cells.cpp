@@ -86,21 +86,45 @@ struct Unit {
     b = Fma(kSums ? v : d, d, b);
   }
 
-  // Two vectors, into the second cache.
+  // So many vectors, into the second cache.
+  template <int kVectors>
   HWY_INLINE static void fetch(const S* p) {
-    for (size_t b = 0; b < 2 * W * sizeof(S); b += 64)
+    for (size_t b = 0; b < kVectors * W * sizeof(S); b += 64)
       __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 2);
   }
+  // Less than a vector.
+  HWY_INLINE void add_part(const S* p, const S* q, int64_t n, const Wide<T>& o, Wide<T>& a,
+                           Wide<T>& b) const {
+    add(FirstLanes(near(p, p, n) - o, n), kSums ? FirstLanes(near(q, p, n), n) : o, a, b);
+  }
 
-  // n elements side by side to the lanes of a cell; what comes `ahead` of them is fetched.
-  HWY_INLINE void run(int64_t at, int64_t n, int64_t ahead, T shift, T* lanes) const {
+  // n elements side by side of each cell to its lanes; what comes `ahead` of them is fetched. Short
+  // ones need no loop: kFull vectors and some elements.
+  template <int kFull>
+  void short_runs(int64_t at, int64_t n, int64_t ahead, const T* shifts, T* lanes) const {
+    const int64_t rest = n - kFull * W;
+    for (int64_t c = 0; c < width; ++c, at += cut.inner, lanes += 2 * W) {
+      const Wide<T> o = Fill(shifts[c]);
+      Wide<T> a = Load(lanes), b = Load(lanes + W);
+      const S *p = x + at, *q = kSums ? g + at : p;
+      for (int v = 0; v < kFull; ++v) {
+        fetch<1>(p + v * W + ahead);
+        if constexpr (kSums) fetch<1>(q + v * W + ahead);
+        add(Load(p + v * W) - o, Load(q + v * W), a, b);
+      }
+      if (rest > 0) add_part(p + kFull * W, q + kFull * W, rest, o, a, b);
+      Store(a, lanes);
+      Store(b, lanes + W);
+    }
+  }
+  void run(int64_t at, int64_t n, int64_t ahead, T shift, T* lanes) const {
     const Wide<T> o = Fill(shift);
     Wide<T> a = Load(lanes), b = Load(lanes + W), c = Fill(T(0)), d = c;
     const S *p = x + at, *q = kSums ? g + at : p;
     int64_t i = 0;
     for (; i + 2 * W <= n; i += 2 * W) {
-      fetch(p + i + ahead);
-      if constexpr (kSums) fetch(q + i + ahead);
+      fetch<2>(p + i + ahead);
+      if constexpr (kSums) fetch<2>(q + i + ahead);
       add(Load(p + i) - o, Load(q + i), a, b);
       add(Load(p + i + W) - o, Load(q + i + W), c, d);
     }
@@ -108,11 +132,24 @@ struct Unit {
       add(Load(p + i) - o, Load(q + i), a, b);
       i += W;
     }
-    if (i < n)
-      add(FirstLanes(near(p + i, p + i, n - i) - o, n - i),
-          kSums ? FirstLanes(near(q + i, p + i, n - i), n - i) : o, c, d);
+    if (i < n) add_part(p + i, q + i, n - i, o, c, d);
     Store(a + c, lanes);
     Store(b + d, lanes + W);
+  }
+  void runs(int64_t at, int64_t n, int64_t ahead, const T* shifts, T* lanes) const {
+    switch (n / W) {
+      case 1:
+        return short_runs<1>(at, n, ahead, shifts, lanes);
+      case 2:
+        return short_runs<2>(at, n, ahead, shifts, lanes);
+      case 3:
+        return short_runs<3>(at, n, ahead, shifts, lanes);
+      case 4:
+        return short_runs<4>(at, n, ahead, shifts, lanes);
+      default:
+        for (int64_t c = 0; c < width; ++c)
+          run(at + c * cut.inner, n, ahead, shifts[c], lanes + 2 * W * c);
+    }
   }
 
   static size_t bytes(const Cut& cut) {
@@ -136,7 +173,7 @@ struct Unit {
         out[c].first = shifts[c];
       }
     }
-    constexpr int64_t kFirst = 256;
+    constexpr int64_t kFirst = 64;
     int64_t done = 0, pending = 0;
     bool settled = kSums;
     for (int64_t k = begin; k < end;) {
@@ -145,8 +182,7 @@ struct Unit {
       // The next ones may lie in another line, where the processor does not look by itself.
       const int64_t next = std::min(k + n, end - 1);
       const int64_t ahead = next / cut.inner * plane + next % cut.inner - (o * plane + i);
-      for (int64_t c = 0; c < width; ++c)
-        run(o * plane + (first + c) * cut.inner + i, n, ahead, shifts[c], lanes + 2 * W * c);
+      runs(o * plane + first * cut.inner + i, n, ahead, shifts, lanes);
       k += n;
       pending += n;
       if (pending < (done == 0 ? kFirst : kBlock / 2) && k < end) continue;
@@ -185,6 +221,10 @@ struct Unit {
       Wide<T> s = Load(a + c), t = Load(b + c);
       for (int r = 0; r < kRows; ++r) {
         const S* p = x + at + r * apart + c;
+        if constexpr (kRows > 1) {
+          fetch<1>(p + kRows * apart);
+          if constexpr (kSums) fetch<1>(g + (p - x) + kRows * apart);
+        }
         const Wide<T> v = load(p, p);
         add(v - o, kSums ? load(g + (p - x), p) : v, s, t);
       }

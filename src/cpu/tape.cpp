@@ -333,6 +333,9 @@ bool is_flat(const Tape& t, const pf_launch& l) {
   return true;
 }
 
+// Of tiles that are in use at once.
+constexpr int64_t kHeldBytes = int64_t{32} << 10;
+
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
@@ -361,7 +364,6 @@ void choose_boxes(Run& run) {
   run.cols = run.shape[run.ndim - 1];
   run.rows = run.ndim > 1 ? run.shape[run.ndim - 2] : 1;
   bool transposed = false, gathered_once = false;  // a strided row that all rows share
-  int repeated = 0;                                // rows that all rows share
   for (int k = 0; k < nops; ++k) {
     const int64_t* const s = run.strides[k];
     const int64_t cs = s[run.ndim - 1], rs = run.ndim > 1 ? s[run.ndim - 2] : 0;
@@ -370,18 +372,15 @@ void choose_boxes(Run& run) {
     gathered_once =
         gathered_once ||
         (strided && std::all_of(s, s + run.ndim - 1, [](int64_t step) { return step == 0; }));
-    repeated += run.cols < 512 && run.rows > 1 && cs != 0 && rs == 0;
   }
-  // As often as a tile has rows they lie in the first cache, which is for what passes by.
-  const int64_t tile = repeated > 1 ? run.tile / 2 : run.tile;
   if (transposed) {
     run.nc = std::min<int64_t>(run.cols, 64);
-    run.nr = std::min(run.rows, std::max<int64_t>(1, tile / run.nc / 16 * 16));
+    run.nr = std::min(run.rows, std::max<int64_t>(1, run.tile / run.nc / 16 * 16));
     run.nr = std::max<int64_t>(run.nr, 1);
   } else if (run.cols >= 512) {
     // Whole vectors; a row's tail, which goes through padded copies, alone.
     constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
-    const int64_t pieces = (run.cols + tile - 1) / tile;
+    const int64_t pieces = (run.cols + run.tile - 1) / run.tile;
     run.nr = 1;
     if (pieces > 1)
       run.nc = (run.cols / pieces + kWhole) / kWhole * kWhole;
@@ -389,7 +388,7 @@ void choose_boxes(Run& run) {
       run.nc = gathered_once ? run.cols : run.cols / kWhole * kWhole;
   } else {
     run.nc = run.cols;
-    run.nr = std::max<int64_t>(1, tile / run.cols);
+    run.nr = std::max<int64_t>(1, run.tile / run.cols);
     // Whole vectors, if a small change gives them.
     for (int64_t nr = run.nr; nr > run.nr / 2 && nr > 0; --nr)
       if (nr * run.nc % static_cast<int64_t>(kTileGrain) == 0) {
@@ -460,6 +459,10 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   fill_slots(t, l.scalars, slots.data());
   run.slots = slots.data();
 
+  // What passes by and what is kept of a tile share the first cache.
+  int held = t.nregs + t.noutputs;
+  for (int i = 0; i < t.ninputs; ++i) held += !is_splat(l.inputs[i], l);
+  while (run.tile > 512 && held * run.tile * t.reg_bytes >= kHeldBytes) run.tile /= 2;
   const bool flat = is_flat(t, l);
   const auto run_all_flat = [&](int64_t tiles, int64_t grain) {
     const int64_t n = std::min(run.tile, l.numel);

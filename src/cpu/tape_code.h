@@ -20,7 +20,7 @@ inline constexpr size_t kSlotBytes = 64;
 struct Tape {
   std::vector<Instr> code;
   std::vector<Slot> slots;
-  // Locations: 0 is none, then inputs, outputs, registers, slots, and what each instruction fetches.
+  // Locations: 0 is none, then inputs, outputs, registers, slots, what each instruction fetches.
   int ninputs = 0, noutputs = 0, nregs = 0, nlocs = 0;
   int in(int i) const { return 1 + i; }
   int out(int i) const { return 1 + ninputs + i; }

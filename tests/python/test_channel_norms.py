@@ -645,3 +645,33 @@ def test_a_relu_behind_a_norm_runs_as_fewer_programs():
 
     apart, joined = programs(True), programs(False)
     assert joined == apart - (pf.get_device().type in ("rocm", "cuda")), (joined, apart)
+
+
+@pytest.mark.cpu_only  # others have no tiles
+@pytest.mark.parametrize(
+    "shape", [(64, 680, 7, 7), (3, 67, 103, 104), (2, 2100, 500), (23, 61, 39, 39), (2111, 1003)]
+)
+@pytest.mark.parametrize("lies", [lambda t: t, last], ids=["rows", "last"])
+def test_large_ones_fetch_ahead_to_the_same_end(shape, lies):
+    """Of this many elements on, programs fetch the next tile: of every shape's last one, too."""
+    rng = np.random.default_rng(2)
+    x, rest, g = (rng.standard_normal(shape, dtype="f4") for _ in range(3))
+    w, b = rng.standard_normal((2, shape[1]))
+    t = [lies(pf.tensor(v)) for v in (x, rest, g)]
+    x[0, 0] = np.nan
+    t[0][0, 0] = float("nan")
+    weights = [pf.tensor(v.astype("f4")).requires_grad_() for v in (w, b)]
+    t[0].requires_grad_()
+    y = pf.relu(F.batch_norm(t[0], None, None, *weights, training=True) + t[1])
+    y.backward(t[2])
+    with np.errstate(all="ignore"):
+        z = normalized(x.astype("f8"), *moments(x.astype("f8"), 0), w, b) + rest
+        gate = np.where(z > 0, g, 0).astype("f8")
+        expected = gradients(x.astype("f8"), gate, w, 0)
+    sure = np.abs(z) > 1e-3  # of which side of 0 the others are is a matter of rounding
+    sure[:, 0] = False  # what has no numbers
+    assert np.isnan(y.detach().numpy()[:, 0]).all() and np.isnan(t[0].grad.numpy()[:, 0]).all()
+    assert_allclose(y.detach().numpy()[sure], np.maximum(z, 0)[sure], rtol=1e-4, atol=1e-4)
+    assert_allclose(t[0].grad.numpy()[sure], expected[0][sure], rtol=1e-3, atol=1e-3)
+    for got, want in zip(weights, expected[1:], strict=True):
+        assert_allclose(got.grad.numpy()[1:], want[1:], rtol=1e-3, atol=0.5)
