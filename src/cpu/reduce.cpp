@@ -52,7 +52,8 @@ HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& 
 }
 
 template <class S, Kind kKind>
-ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> mean) {
+HWY_INLINE Wide<ComputeOf<S>> BlockLanes(const S* x, int64_t n, ComputeOf<S> origin,
+                                         ComputeOf<S> mean) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
   const Wide<T> o = Fill(origin), m = Fill(mean);
@@ -62,7 +63,75 @@ ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> m
     s = s + Term<kKind>(Load(x + i), o, m);
   }
   if (i < n) s = s + FirstLanes(Term<kKind>(LoadPart(x + i, n - i, T(0)), o, m), n - i);
-  return SumOf(s);
+  return s;
+}
+template <class S, Kind kKind>
+ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> mean) {
+  return SumOf(BlockLanes<S, kKind>(x, n, origin, mean));
+}
+
+// Rows of no more than a block whose lanes are added together: as many as make a vector of sums.
+template <class T>
+inline constexpr int64_t kTogether = std::is_same_v<T, float> &&
+                                             (Wide<T>::kPart == 8 || Wide<T>::kPart == 16)
+                                         ? Wide<T>::kPart
+                                         : 1;
+
+// The row whose sum comes out where that of argument i of SumsOf() does.
+template <class T>
+constexpr int64_t RowOf(int64_t i) {
+  if (kTogether<T> == 16) return (i / 2 % 2 + i % 2 * 2) * 4 + i / 8 % 2 + i / 4 % 2 * 2;
+  return kTogether<T> == 8 ? i % 2 * 4 + i / 4 % 2 + i / 2 % 2 * 2 : 0;
+}
+// SumOf() of each, by the same halves.
+template <class T>
+HWY_INLINE void SumsOf(const Wide<T>* a, T* to) {
+  if constexpr (kTogether<T> == 1) {
+    *to = SumOf(*a);
+  } else {
+    const typename Wide<T>::D d;
+    const hn::Repartition<double, typename Wide<T>::D> d2;
+    using V = typename Wide<T>::V;
+    V v[kTogether<T>];
+    if constexpr (kTogether<T> == 16) {
+      for (int64_t i = 0; i < 8; ++i) {
+        const V x = a[2 * i].v[0], y = a[2 * i + 1].v[0];
+        v[i] = hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
+      }
+    } else {
+      for (int64_t i = 0; i < 8; ++i) v[i] = hn::Add(a[i].v[0], a[i].v[Wide<T>::kParts - 1]);
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      const V x = v[2 * i], y = v[2 * i + 1];
+      v[i] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(y), x),
+                     hn::OddEvenBlocks(y, hn::SwapAdjacentBlocks(x)));
+    }
+    for (int64_t i = 0; i < 2; ++i) {
+      const auto x = hn::BitCast(d2, v[2 * i]), y = hn::BitCast(d2, v[2 * i + 1]);
+      v[i] = hn::Add(hn::BitCast(d, hn::InterleaveLower(d2, x, y)),
+                     hn::BitCast(d, hn::InterleaveUpper(d2, x, y)));
+    }
+    hn::StoreU(
+        hn::Add(hn::OddEven(hn::Shuffle2301(v[1]), v[0]), hn::OddEven(v[1], hn::Shuffle2301(v[0]))),
+        d, to);
+  }
+}
+// Of each kind, the sums of kTogether rows of k elements.
+template <class S, Kind... kKinds>
+HWY_INLINE void SumTogether(const S* const* rows, int64_t k, const ComputeOf<S>* origin,
+                            const ComputeOf<S>* mean, ComputeOf<S>* to) {
+  using T = ComputeOf<S>;
+  constexpr int64_t N = kTogether<T>;
+  const auto add = [&]<Kind kKind>() PF_INLINE {
+    Wide<T> v[N];
+    for (int64_t i = 0; i < N; ++i) {
+      const int64_t r = RowOf<T>(i);
+      v[i] = BlockLanes<S, kKind>(rows[r], k, origin[r], mean[r]);
+    }
+    SumsOf(v, to);
+    to += N;
+  };
+  (add.template operator()<kKinds>(), ...);
 }
 
 // Values of dtype S, or of what S is calculated in.
@@ -145,6 +214,38 @@ class Row {
   bool rows_;
 };
 
+// Rows of no more than a block, as many at a time as are added together.
+template <class S>
+struct ShortRows {
+  using T = ComputeOf<S>;
+  static constexpr int64_t kRows = kTogether<T>;
+  const S* at[kRows];
+  T origin[kRows];
+  int64_t first, n = 0;  // of those at hand
+
+  ShortRows(const S* x, const ReducePlan& plan, int64_t begin, int64_t end)
+      : first(begin), x_(x), end_(end), where_(plan.kept, begin) {}
+  // How many are at hand now: 0 when there are no more.
+  HWY_INLINE int64_t next() {
+    first += n;
+    n = std::min(kRows, end_ - first);
+    for (int64_t i = 0; i < n; ++i, where_.next()) {
+      at[i] = x_ + where_.offset();
+      origin[i] = ToCompute(at[i][0]);
+    }
+    for (int64_t i = std::max<int64_t>(n, 0); i < kRows && n > 0; ++i) {
+      at[i] = at[0];
+      origin[i] = origin[0];
+    }
+    return n;
+  }
+
+ private:
+  const S* x_;
+  int64_t end_;
+  Odometer where_;
+};
+
 // Sums of each kind, one of them in `finish`, from one reading of x. `whole`: rows are summed by
 // one thread each, however long: a piece has no memory for their blocks.
 template <class S, Kind... kKinds>
@@ -162,6 +263,20 @@ void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool who
     return kFromMean<kKinds...> ? mean.get(plan.kept.other_offset(o)) : T(0);
   };
   const size_t bytes = Row<S>::packed_bytes(plan);
+  if (blocks == 1 && plan.rows()) {
+    parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
+      ShortRows<S> rows(x, plan, begin, end);
+      T total[kMany * ShortRows<S>::kRows] = {}, means[ShortRows<S>::kRows] = {};
+      for (int64_t n; (n = rows.next()) > 0;) {
+        for (int64_t i = 0; i < n && kFromMean<kKinds...>; ++i) means[i] = mean_of(rows.first + i);
+        SumTogether<S, kKinds...>(rows.at, k, rows.origin, means, total);
+        for (int64_t i = 0; i < kMany; ++i)
+          for (int64_t r = 0; r < n; ++r)
+            finish[i](rows.first + r, total[i * ShortRows<S>::kRows + r]);
+      }
+    });
+    return;
+  }
   if (groups <= 1 || whole) {
     parallel_with(outs, 4 * RowGrain(k), bytes, [&](int64_t begin, int64_t end, char* memory) {
       T part[kMany * kLongestRow];
@@ -356,6 +471,26 @@ bool MomentsOfRows(const KernelArgs& a) {
   const Finish<S> total = FinishOf<S>(a, at.total, number.total),
                   differences = FinishOf<S>(a, at.differences, number.differences),
                   spread = FinishOf<S>(a, at.spread, number.spread);
+  if (blocks == 1 && plan.rows()) {
+    parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
+      constexpr int64_t N = ShortRows<S>::kRows;
+      ShortRows<S> rows(static_cast<const S*>(x.data), plan, begin, end);
+      T sums[2 * N] = {}, means[N] = {};
+      for (int64_t n; (n = rows.next()) > 0;) {
+        if (a.has(at.total))
+          SumTogether<S, Kind::Differences, Kind::Plain>(rows.at, k, rows.origin, means, sums);
+        else
+          SumTogether<S, Kind::Differences>(rows.at, k, rows.origin, means, sums);
+        for (int64_t i = 0; i < n; ++i) differences(rows.first + i, sums[i]);
+        for (int64_t i = 0; i < n && a.has(at.total); ++i) total(rows.first + i, sums[N + i]);
+        if (!a.has(at.spread)) continue;
+        for (int64_t i = 0; i < n; ++i) means[i] = differences.out.get(rows.first + i);
+        SumTogether<S, Kind::Spread>(rows.at, k, rows.origin, means, sums);
+        for (int64_t i = 0; i < n; ++i) spread(rows.first + i, sums[i]);
+      }
+    });
+    return true;
+  }
   const size_t packed = Row<S>::packed_bytes(plan);
   const auto run = [&](int64_t begin, int64_t end, char* memory) {
     T* const part = reinterpret_cast<T*>(memory + packed);

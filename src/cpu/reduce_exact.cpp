@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cpu/kernel.h"
+#include "cpu/move.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -167,6 +168,7 @@ using BytesOf = std::conditional_t<
 
 // What an operation does over elements of a type: what is around it is the same for all.
 constexpr int64_t kTile = 256;
+constexpr int64_t kTurned = 128, kTurnedTile = 32;  // elements of a short row, and such rows
 struct Steps {
   int64_t item, acc;  // bytes of an element, and of an accumulator
   void (*pack)(const void* base, const Axes& axes, int64_t first, int64_t count, void* to);
@@ -226,16 +228,27 @@ void reduce(const KernelArgs& a, const Steps& op) {
   if (outs == 0) return;
   if (k == 0) return op.finish(nullptr, outs, 0, 0, 0, out);
   const Scratch<char> partial(outs * blocks * op.acc);
-  if (plan.columns()) {
-    const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + kTile - 1) / kTile;
-    parallel_for(outer * tiles * blocks, 1, [&](int64_t begin, int64_t end) {
-      alignas(64) char lanes[kLanes * kTile * 8];
+  // Short rows are columns of a tile that has them beside each other.
+  const bool turned = plan.rows() && k > 1 && k <= kTurned && plan.inner() >= 8;
+  if (plan.columns() || turned) {
+    const int64_t tile = turned ? kTurnedTile : kTile;
+    const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + tile - 1) / tile;
+    parallel_for(outer * tiles * blocks, turned ? 64 : 1, [&](int64_t begin, int64_t end) {
+      alignas(64) char lanes[kLanes * kTile * 8], turn[kTurned * kTurnedTile * 8];
       for (int64_t u = begin; u < end; ++u) {
         const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
-        const int64_t first = o * inner + t * kTile, w = std::min(kTile, inner - t * kTile);
+        const int64_t first = o * inner + t * tile, w = std::min(tile, inner - t * tile);
         const int64_t from = b * kBlock, n = std::min(kBlock, k - from);
-        op.columns(x + plan.kept.offset(first) * op.item, Odometer(plan.reduced, from), n, w,
-                   lanes);
+        const char* base = x + plan.kept.offset(first) * op.item;
+        if (turned) {
+          gather_box(turn, base, static_cast<int>(op.item), k, w, 1,
+                     plan.kept.stride[plan.kept.n - 1]);
+          Axes side_by_side;
+          side_by_side.add(k, w, 0);
+          op.columns(turn, Odometer(side_by_side, 0), k, w, lanes);
+        } else {
+          op.columns(base, Odometer(plan.reduced, from), n, w, lanes);
+        }
         std::memcpy(partial.get() + (b * outs + first) * op.acc, lanes,
                     static_cast<size_t>(w * op.acc));
       }

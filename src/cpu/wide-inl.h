@@ -269,6 +269,14 @@ HWY_INLINE float ToCompute(float16 x) {
 template <class S>
 HWY_INLINE Wide<ComputeOf<S>> LoadPart(const S* q, int64_t n, ComputeOf<S> rest) {
   using T = ComputeOf<S>;
+  if constexpr (std::is_same_v<S, T> && !HWY_MEM_OPS_MIGHT_FAULT) {
+    const typename Wide<T>::D d;
+    const WideMask<T> there = LanesFrom<T>(0, n);
+    Wide<T> r;
+    PF_EACH(const auto v = hn::MaskedLoad(there.m[p], d, q + p * Wide<T>::kPart);
+            r.v[p] = hn::IfThenElse(there.m[p], v, hn::Set(d, rest)););
+    return r;
+  }
   alignas(64) T buffer[Wide<T>::kLanes];
   for (int64_t i = 0; i < Wide<T>::kLanes; ++i) buffer[i] = rest;
   for (int64_t i = 0; i < n; ++i) buffer[i] = ToCompute(q[i]);
