@@ -255,6 +255,10 @@ typedef struct pf_backend {
   pf_status (*graph_launch)(pf_device, pf_graph);
   // Launches that are under way end as they would have.
   void (*graph_drop)(pf_device, pf_graph);
+
+  // Optional: of memory that stays allocated the values are needed no more, so that what lies
+  // behind whole pages of it may serve others until it is written again.
+  void (*discard)(pf_device, void*, size_t bytes);
 } pf_backend;
 
 // Entries that a backend of this size has; what lies beyond is not there.

@@ -420,9 +420,12 @@ void init_autograd(nb::module_& m) {
       nb::arg("create"), nb::arg("allow_unused"));
   m.def("_push_saved_hooks", &push_saved_hooks);
   m.def("_pop_saved_hooks", &autograd::pop_pack);
-  m.def("_push_recompute", [](size_t at_least, size_t above) {
-    autograd::push_recompute({at_least, above});
-  });
+  m.def(
+      "_push_recompute",
+      [](size_t at_least, size_t above, bool unasked) {
+        autograd::push_recompute({at_least, above, unasked});
+      },
+      nb::arg("at_least"), nb::arg("above"), nb::arg("unasked") = false);
   m.def("_pop_recompute", &autograd::pop_recompute);
   m.def("_gradient_edge", [](const Tensor& t) {
     const Edge e = autograd::edge_of(t);

@@ -115,6 +115,10 @@ class Allocator {
     std::lock_guard lock(mutex_);
     collect_waiting(true);
     drop_cache();
+    if (!PF_HAS(backend_, discard)) return;
+    each_pool([&](Pool& p) {
+      for (const Block* b : p.large) backend_->discard(device_.index, b->data, b->size);
+    });
   }
 
   MemoryStats stats() {
@@ -387,6 +391,9 @@ class Allocator {
       bin = b;
       ++p.binned;
     } else {
+      // What comes free beside the pool of a capture lies idle until it ends.
+      if (route_ && !of && PF_HAS(backend_, discard))
+        backend_->discard(device_.index, b->data, b->size);
       join(b, p.large);
     }
     if (of && s->live == 0 && private_.at(of).dropped) drop_private(of);

@@ -53,6 +53,13 @@ void release(pf_device, void* p, size_t bytes) {
     std::free(p);
 }
 
+void discard(pf_device, void* p, size_t bytes) {
+  const size_t skipped =
+      page_round(reinterpret_cast<uintptr_t>(p)) - reinterpret_cast<uintptr_t>(p);
+  const size_t whole = bytes > skipped ? (bytes - skipped) / 4096 * 4096 : 0;
+  if (whole) madvise(static_cast<char*>(p) + skipped, whole, MADV_DONTNEED);
+}
+
 pf_status copy(pf_device, pf_stream, void* to, const void* from, size_t bytes) {
   if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   if (bytes) std::memcpy(to, from, bytes);
@@ -104,6 +111,7 @@ extern "C" const pf_backend* pyflame_cpu_backend(void) {
     b.memory_info = [](pf_device, pf_memory_info* i) { return cpu::memory_of_host(i); };
     b.allocate = cpu::allocate;
     b.release = cpu::release;
+    b.discard = cpu::discard;
     b.copy_to_host = cpu::copy;
     b.copy_from_host = cpu::copy;
     b.synchronize = [](pf_device, pf_stream, pf_index_error*) { return PF_OK; };

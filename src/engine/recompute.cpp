@@ -38,7 +38,7 @@ struct Owner final : Node {
 
 void push_recompute(Recompute r) {
   if (!t_regions) t_regions = new std::vector<Recompute>();
-  t_regions->push_back(r);
+  t_regions->push_back(r.unasked && region() ? *region() : r);
   g_regions.fetch_add(1);
 }
 void pop_recompute() {
@@ -48,6 +48,10 @@ void pop_recompute() {
 }
 bool recomputes() {
   return g_regions.load(std::memory_order_relaxed) && region();
+}
+
+bool recomputes_unasked() {
+  return recomputes() && region()->unasked;
 }
 
 Ref<Node> make_owner(const char* name) {
@@ -63,9 +67,9 @@ void redo_by(const Tensor& result, std::function<Tensor(const Node&)> fn) {
 Ref<Packed> recipe_of(const Tensor& t) {
   const Recompute* r = region();
   // What was written since its node made it is something else.
-  if (!r || !t->meta || t->meta->base.defined() || t->meta->output_nr != 0 ||
-      t->storage->nbytes < r->at_least || t->storage->version != 0 || !t->contiguous ||
-      t->storage->nbytes != nbytes(t->dtype, t->numel))
+  if (!r || (r->unasked && !t->storage->device.is_cpu()) || !t->meta || t->meta->base.defined() ||
+      t->meta->output_nr != 0 || t->storage->nbytes < r->at_least || t->storage->version != 0 ||
+      !t->contiguous || t->storage->nbytes != nbytes(t->dtype, t->numel))
     return {};
   const auto* node = dynamic_cast<const Redoable*>(t->meta->grad_fn.get());
   if (!node) return {};

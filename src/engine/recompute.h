@@ -23,10 +23,15 @@ struct Redoable {
 // while more than `above` bytes of their device's memory are in use.
 struct Recompute {
   size_t at_least = 0, above = 0;
+  // Nobody has asked for it: on the CPU alone, where memory costs more than this work, and of what
+  // the gradients would hold anyway, so that no write to it is an error that was none. A region
+  // around it counts in its place.
+  bool unasked = false;
 };
 void push_recompute(Recompute);
 void pop_recompute();
 bool recomputes();
+bool recomputes_unasked();
 // What is saved while it lives is kept.
 class Keep {
  public:

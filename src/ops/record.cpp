@@ -295,7 +295,7 @@ std::function<Tensor()> PointwiseNode::again(DType type) const {
   if (row->id == op::cast && nin == 1 && kept == 0 && numbers == 0 && next[0].node) {
     if (auto* leaf = dynamic_cast<autograd::Accumulate*>(next[0].node.get())) {
       const Tensor t = leaf->leaf();
-      if (!t.defined() || t->dtype != in_dtype) return {};
+      if (!t.defined() || t->dtype != in_dtype || autograd::recomputes_unasked()) return {};
       return [type, source = autograd::Saved(t), owner = autograd::make_owner(name)] {
         return to(source.get(*owner), type);
       };

@@ -674,3 +674,22 @@ def test_memory_runs_out_in_a_pool():
             assert half.sum().item() == 3 << 20
     finally:
         pf.memory.set_memory_limit(0, on)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="pages of the process")
+def test_empty_cache_gives_back_pages_between_tensors():
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * 4096
+
+    size = 8 << 20
+    tensors = [pf.full((size // 4,), float(i)) for i in range(9)]
+    pf.synchronize()
+    before = resident()
+    for i in range(1, 9, 2):
+        tensors[i] = None
+    pf.memory.empty_cache("cpu")
+    assert before - resident() >= 4 * size * 3 // 4
+    for i in range(0, 9, 2):
+        assert (tensors[i] == i).all()
+    assert (pf.full((size // 4,), 7.0) == 7).all()  # one of those

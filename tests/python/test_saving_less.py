@@ -195,6 +195,57 @@ def test_compiled(mode, what, device):
     assert same(run(None), run({"activation_memory_budget": 0.5}))
 
 
+@pytest.mark.skipif(KIND != "cpu", reason="on the CPU alone it is so without being asked for")
+def test_captured_steps_save_less_unasked():
+    width = 256
+
+    def held(options):
+        model = nn.Sequential(*(Block(width, F.gelu, nn.LayerNorm) for _ in range(3)))
+
+        def step(x):
+            y = model(x)
+            y.sum().backward()
+            return y.detach()
+
+        call = pf.compile(step, mode="reduce-overhead", options=options)
+        x = pf.randn(4096, width)
+        call(x)
+        before = in_use(DEVICE)
+        pf.memory.reset_peak_memory_stats(DEVICE)
+        y = call(x)
+        pf.synchronize()
+        peak = pf.memory.max_memory_allocated(DEVICE) - before
+        assert pf.equal(call(x), y)
+        return peak, y
+
+    pf.manual_seed(3)
+    less, y = held(None)
+    pf.manual_seed(3)
+    kept, same_y = held({"activation_memory_budget": 1})
+    assert pf.equal(y, same_y)
+    assert kept - less >= 2 * 4096 * 4 * width * 4  # GELU's results but the last block's
+
+
+@pytest.mark.parametrize("options", [None, {"activation_memory_budget": 1}])
+def test_captured_step_that_writes_a_parameter_whose_cast_is_saved(options):
+    lower, upper = nn.Linear(1024, 512), nn.Linear(512, 1024)
+    lower.weight.requires_grad_()
+
+    def step(x):
+        with autocast():
+            y = upper(F.gelu(lower(x)))
+        with pf.no_grad():
+            upper.weight.mul_(0.5)  # its cast is what the gradient reads
+        y.float().sum().backward()
+        return lower.weight.grad.clone()
+
+    x = pf.randn(1024, 1024)
+    call = pf.compile(step, mode="reduce-overhead", options=options)
+    for _ in range(4):
+        lower.zero_grad()
+        assert pf.isfinite(call(x)).all()
+
+
 # ---- logits and their gradient -------------------------------------------------------------------
 
 

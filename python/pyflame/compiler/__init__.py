@@ -87,7 +87,9 @@ def compile(
         options: {"verify_every": calls}, {"times": True} (each launch is timed, which is slower, for
             report()), {"triton.cudagraphs": True} for mode="reduce-overhead", {"numerics": ...},
             {"activation_memory_budget": x}: below 1 what is cheap to make again is not kept for the
-            backward pass (autograd.graph.recompute_cheap); others of PyTorch's are accepted.
+            backward pass (autograd.graph.recompute_cheap), 1: all is kept. Where it is not given, steps
+            that are captured on the CPU keep less, but for casts of parameters. Others of PyTorch's
+            are accepted.
         disable: True: `model` as it is.
         recompile_limit: how many kinds of arguments are captured; 16 by default.
         name, isolate_recompiles, shapes_spec: accepted.
@@ -123,6 +125,7 @@ def compile(
         "times": bool((options or {}).get("times")),
         "measures": measures,
         "limit": recompile_limit,
+        "frugal": "activation_memory_budget" not in (options or {}),
     }
     from ..nn.module import Module
 

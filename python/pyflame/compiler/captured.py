@@ -387,9 +387,10 @@ class Step:
     """Calls a function, by its captures where there are."""
 
     def __init__(self, function, *, fullgraph=False, dynamic=None, numerics="exact",
-                 verify_every=1000, times=False, measures=False, limit=None, modules=()):  # fmt: skip
+                 verify_every=1000, times=False, measures=False, frugal=True, limit=None, modules=()):  # fmt: skip
         self.numerics = numerics
         self.measures = measures
+        self.frugal = frugal
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.calls(function)
         self.fullgraph = fullgraph
@@ -411,6 +412,8 @@ class Step:
         self.function = fast(function) if self.numerics == "fast" else function
         if self.measures:
             self.function = measured(self.function)
+        if self.frugal:
+            self.function = saves_less(self.function)
 
     def instead_of(self, module):
         """What is to be the module's `forward`."""
@@ -752,6 +755,20 @@ def fast(function):
             return result
         finally:
             _C._set_fast_numerics(before)
+
+    return called
+
+
+def saves_less(function):
+    """Calls it so that what is cheap to make again is not kept for gradients on the CPU."""
+
+    @functools.wraps(function, updated=())
+    def called(*args, **kwargs):
+        _C._push_recompute(1 << 20, 0, True)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _C._pop_recompute()
 
     return called
 
