@@ -12,7 +12,6 @@
 #include "core/backends.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
-#include "table/kernels/optim.h"
 
 namespace pyflame::python {
 
@@ -29,43 +28,6 @@ nb::list as_list(const std::vector<Tensor>& tensors) {
   nb::list r;
   for (const Tensor& t : tensors) r.append(nb::steal(wrap(t)));
   return r;
-}
-
-template <class T>
-void put(std::string& s, T value) {
-  s.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// What of tensors a capture depends on, as bytes: geometry, dtype, device, whether gradients are
-// wanted, which of them are one tensor. None where it could not be run on them: two share memory,
-// or it is others' too, or does not begin where a vector may.
-nb::object signature(nb::handle list) {
-  std::string key;
-  std::vector<const TensorImpl*> seen;
-  for (nb::handle h : list) {
-    const TensorImpl& t = *tensor_of(h.ptr()).impl();
-    if (t.storage->foreign || t.storage->sparse || t.hidden) return nb::none();
-    constexpr int64_t kAlignment = 64;
-    if (t.offset * static_cast<int64_t>(itemsize(t.dtype)) % kAlignment) return nb::none();
-    uint8_t same = 0xff;
-    for (size_t i = 0; i < seen.size(); ++i) {
-      if (seen[i] == &t)
-        same = static_cast<uint8_t>(i);
-      else if (seen[i]->storage == t.storage)
-        return nb::none();
-    }
-    seen.push_back(&t);
-    const bool graded = t.requires_grad || (t.meta && t.meta->grad_fn);
-    put(key, same);
-    put(key, static_cast<uint8_t>(t.dtype));
-    put(key, static_cast<uint8_t>(t.storage->device.type));
-    put(key, t.storage->device.index);
-    put(key, static_cast<uint8_t>(t.floating | graded << 1));
-    put(key, static_cast<uint8_t>(t.shape.size()));
-    for (int64_t n : t.shape) put(key, n);
-    for (int64_t n : t.strides) put(key, n);
-  }
-  return nb::bytes(key.data(), key.size());
 }
 
 nb::dict outcome(const Capture& c) {
@@ -99,48 +61,6 @@ nb::list launches(const Capture& c) {
   return r;
 }
 
-// Whether an optimizer's group has these parameters, and their states these tensors by these names,
-// as objects; then the step that all of them have made, else None.
-nb::object same_states(nb::handle state, nb::list now, nb::list params, nb::list states,
-                       nb::tuple names, nb::list tensors) {
-  const size_t n = params.size();
-  const auto get = [](nb::handle dict, nb::handle key) {
-    return nb::handle(PyDict_CheckExact(dict.ptr()) ? PyDict_GetItem(dict.ptr(), key.ptr())
-                                                    : nullptr);
-  };
-  if (now.size() != n || !PyDict_Check(state.ptr())) return nb::none();
-  nb::handle step;
-  static PyObject* const name_of_step = PyUnicode_InternFromString("step");
-  for (size_t i = 0; i < n; ++i) {
-    const nb::handle p = params[i], s = states[i];
-    if (!nb::handle(now[i]).is(p) || PyDict_GetItem(state.ptr(), p.ptr()) != s.ptr())
-      return nb::none();
-    for (size_t k = 0; k < names.size(); ++k)
-      if (!get(s, names[k]).is(tensors[k * n + i])) return nb::none();
-    const nb::handle its = get(s, name_of_step);
-    if (!its || !PyLong_CheckExact(its.ptr())) return nb::none();
-    if (step && !its.is(step) && PyObject_RichCompareBool(its.ptr(), step.ptr(), Py_EQ) != 1)
-      return nb::none();
-    step = its;
-  }
-  return step ? nb::borrow(step) : nb::none();
-}
-
-// The numbers of the captured launch number k of a cell, which is a step of Adam.
-void tell_adam(Capture& c, int cell, size_t k, double lr, double beta1, double beta2, double eps,
-               double weight_decay, int64_t step, bool decoupled, bool maximize) {
-  constexpr auto at = kernels::numbers<kernels::AdamW>;
-  const std::pair<int, Scalar> numbers[] = {{at.lr, lr},
-                                            {at.beta1, beta1},
-                                            {at.beta2, beta2},
-                                            {at.eps, eps},
-                                            {at.step, step},
-                                            {at.decoupled, decoupled},
-                                            {at.maximize, maximize},
-                                            {at.weight_decay, weight_decay}};
-  for (const auto& [place, value] : numbers) c.tell(cell, k, place, value);
-}
-
 }  // namespace
 
 void about_to_set(RandomState s) {
@@ -156,7 +76,6 @@ void init_capture(nb::module_& m) {
       .def("end_feed", &Capture::end_feed)
       .def("cells_differed", &Capture::cells_differed)
       .def("cell_launches", &Capture::cell_launches)
-      .def("tell_adam", &tell_adam)
       .def("pause", &Capture::pause)
       .def("resume", &Capture::resume)
       .def("close_stage",
@@ -197,13 +116,7 @@ void init_capture(nb::module_& m) {
       .def("list", &launches)
       .def("time_launches", &Capture::time_launches)
       .def("pool_bytes", &Capture::pool_bytes)
-      .def("graphs", &Capture::graphs)
-      // All of a call whose parts have nothing between them.
-      .def("replay", [](Capture& c, nb::handle inputs) {
-        c.start(0, tensors_in(inputs));
-        c.run(0, 0);
-        return as_list(c.results(0));
-      });
+      .def("graphs", &Capture::graphs);
   m.def(
       "_capture_begin",
       [](nb::handle device, nb::handle tried) {
@@ -211,10 +124,8 @@ void init_capture(nb::module_& m) {
                               tried.is_none() ? nullptr : nb::cast<const Capture*>(tried));
       },
       nb::arg(), nb::arg().none());
-  m.def("_capture_signature", &signature);
   m.def("_call_site", &engine::call_site);
   m.def("_set_fast_numerics", &engine::set_fast_numerics);
-  m.def("_same_states", &same_states);
   // Whether hooks are to see the gradient of a leaf.
   m.def("_has_hooks", [](nb::handle t) {
     const autograd::Meta* meta = tensor_of(t.ptr())->meta;

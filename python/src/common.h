@@ -307,9 +307,9 @@ std::string describe(PyObject*);
 // fit.
 void init_functions(PyObject* module);
 
-// ---- capture.cpp
-// ---------------------------------------------------------------------------------
+// ---- capture.cpp, replay.cpp --------------------------------------------------------------------
 void init_capture(nb::module_& m);
+void init_replay(nb::module_& m);
 void about_to_set(RandomState);  // a capture may not be able to follow
 
 // ---- memory.cpp ---------------------------------------------------------------------------------

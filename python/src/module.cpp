@@ -40,6 +40,7 @@ void bind(nb::module_ m) {
   init_user_kernel(m);
   init_sparse(m);
   init_capture(m);
+  init_replay(m);
   init_functions(m.ptr());
 }
 

@@ -11,7 +11,6 @@ import functools
 import threading
 import warnings
 import weakref
-from itertools import repeat
 
 from .. import _C, _live
 from ..amp import GradScaler
@@ -108,17 +107,16 @@ class _Variant:
         """Whether the tensors of the program, and which of them have gradients, are as captured."""
         if not self.capture.watched_still_there() or not self.recording.cells_hold():
             return False
-        for p, before in self.had_gradient.items():
-            now = p.grad
-            if now is None:
-                if before is not None:
-                    return False
-            elif before is not None:
-                if now is not before:
-                    return False
-            elif not self.begins_with.get(p):  # the step does not clear it
-                return False
-        return True
+        return _C._gradients_hold(self.had_gradient, self.begins_with)
+
+    def result(self, made, tensors):
+        """What the function gives of `tensors`, for those that were made."""
+        made = iter(made)
+        leaves = [
+            next(made) if kind == "made" else tensors[value] if kind == "given" else value
+            for kind, value in self.picks
+        ]
+        return tree_unflatten(leaves, self.tree)
 
 
 class Recording:
@@ -185,10 +183,10 @@ class Recording:
         self.capture.start(0, inputs)
         for part, (function, args, kwargs, before) in enumerate(self.outside_calls):
             self._run(part)
-            _restore(before)
+            _C._restore_gradients(before)
             function(*args, **kwargs)
         self._run(len(self.outside_calls))
-        _restore(at_end)
+        _C._restore_gradients(at_end)
 
     def _run(self, part):
         for cell in self.cells:
@@ -211,48 +209,22 @@ class _Cell:
             self.groups = _groups_of_adam(what, capture.cell_launches(number))
 
     def holds(self):
-        o = self.optimizer
-        if o is None or self.groups is None:
+        if self.groups is None:
             return _stands_within(self.args, self.kwargs)
-        d = o.__dict__
-        return not (
-            d["_step_pre_hooks"]
-            or d["_step_post_hooks"]
-            or _optimizer._before_all
-            or _optimizer._after_all
-        )
+        return not _C._steps_hooked(self.optimizer, _optimizer._before_all, _optimizer._after_all)
 
     def tell(self):
         """Makes the step, of which nothing is launched."""
-        if self.groups is not None and self._tell_adam():
+        if self.groups is not None and _C._tell_adam(
+            self.capture, self.number, self.optimizer, self.groups
+        ):
             return
-        _restore(self.before)
+        _C._restore_gradients(self.before)
         self.capture.feed(self.number)
         try:
             self.function(*self.args, **self.kwargs)
         finally:
             self.capture.end_feed()
-
-    def _tell_adam(self):
-        o, steps = self.optimizer, []
-        if len(o.param_groups) != len(self.groups):
-            return False
-        state = o.state
-        for group, known in zip(o.param_groups, self.groups):
-            params, states, names, tensors, amsgrad = known
-            step = _C._same_states(state, group["params"], params, states, names, tensors)
-            if step is None or group["amsgrad"] is not amsgrad or group.get("differentiable"):
-                return False
-            steps.append(step + 1)
-        for k, (group, step) in enumerate(zip(o.param_groups, steps)):
-            beta1, beta2 = group["betas"]
-            self.capture.tell_adam(
-                self.number, k, float(group["lr"]), float(beta1), float(beta2),
-                float(group["eps"]), float(group["weight_decay"]), step,
-                bool(group["decoupled_weight_decay"]), bool(group["maximize"]),
-            )  # fmt: skip
-            _optimizer.set_all(self.groups[k][1], "step", repeat(step))
-        return True
 
 
 def _groups_of_adam(optimizer, launches):
@@ -313,12 +285,6 @@ _REPLACED = object()  # in place of a gradient that the step itself puts elsewhe
 
 def _number_of_gradient(p):
     return None if p.grad is None else _C._storage_number(p.grad)
-
-
-def _restore(gradients):
-    for p, g in gradients:
-        if p.grad is not g:
-            p.grad = g
 
 
 class _Replayed(Function):
@@ -402,7 +368,9 @@ class Step:
         self.variants = {}
         self.structure = None
         self.reason = None
-        self.replays = self.always = 0
+        self._replays = self.always = 0
+        self.quick = None  # makes calls as the last two without Python
+        self.hasty = None  # the variant that was replayed last
         self.misses = {}  # (why a call ran as always, file and line of it) -> how often
         self.warned = False
 
@@ -432,6 +400,10 @@ class Step:
     # ---- a call ------------------------------------------------------------------------------
 
     def __call__(self, *args, **kwargs):
+        if self.quick is not None:
+            if not kwargs and (result := self.quick(*args)) is not NotImplemented:
+                return result
+            self._slow_down()
         if _C._capturing() or _live.recording is not None:
             return self.function(*args, **kwargs)  # within another capture
         given = guards.Arguments(args, kwargs)
@@ -624,7 +596,7 @@ class Step:
             copies = [o for o, w in zip(made, variant.differentiable) if w]
             passed = iter(_Passed.apply(variant, copies, *wanted))
             made = [next(passed) if w else o for o, w in zip(made, variant.differentiable)]
-        return self._result(variant, made, given)
+        return variant.result(made, given.tensors)
 
     def _capture_backward(self, variant, capture, wanted, tensors, leaves):
         if any(_C._has_hooks(p) for p in leaves):
@@ -658,26 +630,58 @@ class Step:
             variant.capture = None
             variant.reason = f"no memory for a captured step ({str(e).splitlines()[0]})"
             return None
-        self.replays += 1
-        if not variant.recording.calls() and not variant.had_gradient and variant.gives is None:
-            outputs = capture.replay(inputs)
-            return (self._result(variant, outputs, given),)
+        self._replays += 1
         variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
         if capture.cells_differed():
             variant.forget("tensors of an optimizer are replaced")
         if variant.gives is None:
-            return (self._result(variant, outputs, given),)
+            self._hasten(variant, given)
+            return (variant.result(outputs, given.tensors),)
         sources = [t for t in inputs if t.requires_grad] + variant.leaves
-        return (self._result(variant, _Replayed.apply(variant, outputs, *sources), given),)
+        outputs = _Replayed.apply(variant, outputs, *sources)
+        return (variant.result(outputs, given.tensors),)
 
-    def _result(self, variant, outputs, given):
-        tensors = iter(outputs)
-        leaves = [
-            next(tensors) if kind == "made" else given.tensors[value] if kind == "given" else value
-            for kind, value in variant.picks
-        ]
-        return tree_unflatten(leaves, variant.tree)
+    def _hasten(self, variant, given):
+        """Calls as this one need no Python from now on, where the variant ran the last one, too."""
+        recording = variant.recording
+        if variant is not self.hasty:
+            self._slow_down()
+            self.hasty = variant
+            return
+        if (
+            variant.capture is None
+            or recording.outside_calls
+            or any(c.groups is None for c in recording.cells)
+            or given.rest
+            or len(given.tensors) != len(_once(given.tensors))
+        ):
+            return
+        cells = [(c.number, c.optimizer, c.groups) for c in recording.cells]
+        alone = variant.tree.is_leaf() and variant.picks == [("made", None)]
+        self.quick = _C._Replay(
+            variant.capture, given.signature, self.verify_every - variant.since_verified,
+            (
+                variant, variant.capture, _module.changes, _module.changes[0], _live, variant.lock,
+                variant.had_gradient,
+                variant.begins_with, variant.at_end, cells, _optimizer._before_all,
+                _optimizer._after_all, None if alone else variant.result,
+            ),
+        )  # fmt: skip
+
+    def _slow_down(self):
+        """Python runs again: it has the numbers of the calls without."""
+        quick, self.quick = self.quick, None
+        if quick is not None:
+            runs, quick.runs = quick.runs, 0
+            self._replays += runs
+            self.hasty.since_verified += runs
+            self.hasty.called = self.replays + self.always
+
+    @property
+    def replays(self):
+        quick = self.quick
+        return self._replays + (0 if quick is None else quick.runs)
 
     # ---- verifying -----------------------------------------------------------------------------
 

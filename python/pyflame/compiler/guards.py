@@ -5,7 +5,6 @@ import itertools
 import types
 
 from .. import _C
-from ..amp.autocast_mode import _KINDS
 from ..nn import module as _module
 from ..nn.module import Module
 from ..nn.parameter import Buffer, Parameter
@@ -15,26 +14,14 @@ from ..utils._pytree import tree_flatten
 Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
 PLAIN = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device, _C.Size, slice)
-_AUTOCAST = sorted(set(_KINDS.values()))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _KEPT = (Tensor, Parameter, Buffer)  # other subclasses have operations of their own
-
-
-def settings():
-    """What operations look at besides their arguments."""
-    return (
-        _C.is_grad_enabled(),
-        *[(_C._autocast_enabled(kind), _C._autocast_dtype(kind)) for kind in _AUTOCAST],
-        _C.get_default_dtype(),
-        _C.get_device(),
-        _C._eager(),
-    )
 
 
 class Arguments:
     """The arguments of a call, taken apart: its tensors, and what else they are."""
 
-    __slots__ = ("key", "objects", "tensors", "reason")
+    __slots__ = ("key", "signature", "rest", "objects", "tensors", "reason")
 
     def __init__(self, args, kwargs):
         self.reason = None
@@ -63,13 +50,14 @@ class Arguments:
         self._signed(str(spec), tuple(rest))
 
     def _signed(self, spec, rest):
-        signature = _C._capture_signature(self.tensors)
-        if signature is None and not self.reason:
+        self.signature = _C._capture_signature(self.tensors)
+        self.rest = rest
+        if self.signature is None and not self.reason:
             self.reason = (
                 "arguments that share memory with each other or with other programs, or begin at "
                 "an odd address"
             )
-        self.key = (signature, spec, rest, settings())
+        self.key = (self.signature, spec, rest)
 
 
 def reached(function, objects=()):
