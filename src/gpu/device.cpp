@@ -236,44 +236,45 @@ std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry
   return f;
 }
 
-size_t FoundKernels::start(const char* file, const Defines& defines, const char* entry) {
+size_t FoundKernels::Key::hash() const {
   const std::string_view bytes = defines.bytes();
   return hash_bytes(bytes.data(), bytes.size(),
-                    reinterpret_cast<uintptr_t>(file) * 31 + reinterpret_cast<uintptr_t>(entry));
+                    reinterpret_cast<uintptr_t>(file) * 31 + reinterpret_cast<uintptr_t>(entry) +
+                        static_cast<uintptr_t>(before.number) * 37);
 }
-bool FoundKernels::same(const Entry& e, const char* file, const Defines& defines,
-                        const char* entry) {
-  return e.file == file && e.entry == entry && e.defines.bytes() == defines.bytes();
+bool FoundKernels::Key::operator==(const Key& k) const {
+  return file == k.file && entry == k.entry && before.number == k.before.number &&
+         before.text == k.before.text && defines.bytes() == k.defines.bytes();
 }
-Function FoundKernels::find(const char* file, const Defines& defines, const char* entry) const {
-  const size_t at = start(file, defines, entry);
+Function FoundKernels::find(const Key& key) const {
+  const size_t at = key.hash();
   for (size_t i = 0; i < kProbes; ++i) {
     const Entry* e = slots_[(at + i) % kSlots].load(std::memory_order_acquire);
     if (!e) return nullptr;
-    if (same(*e, file, defines, entry))
-      return e->function->module->failed() ? nullptr : e->function;
+    if (e->key == key) return e->function->module->failed() ? nullptr : e->function;
   }
   return nullptr;
 }
-void FoundKernels::add(const char* file, const Defines& defines, const char* entry, Function f) {
-  const size_t at = start(file, defines, entry);
+void FoundKernels::add(const Key& key, Function f) {
+  const size_t at = key.hash();
   for (size_t i = 0; i < kProbes; ++i) {
     std::atomic<const Entry*>& slot = slots_[(at + i) % kSlots];
     const Entry* e = slot.load(std::memory_order_relaxed);
-    if (e && !same(*e, file, defines, entry)) continue;
+    if (e && !(e->key == key)) continue;
     if (e && e->function == f) return;
-    entries_.push_back(std::make_unique<const Entry>(Entry{file, entry, defines, f}));
+    entries_.push_back(std::make_unique<const Entry>(Entry{key, f}));
     return slot.store(entries_.back().get(), std::memory_order_release);
   }
 }
 
 Function Device::find(const char* file, const Defines& defines, const char* entry) {
-  if (const Function f = found_.find(file, defines, entry)) [[likely]]
+  const FoundKernels::Key key{file, entry, defines};
+  if (const Function f = found_.find(key)) [[likely]]
     return f;
   const std::string text = defines.str();
   std::lock_guard lock(mutex_);
   const Function f = find_text(file, text, entry);
-  found_.add(file, defines, entry, f);
+  found_.add(key, f);
   return f;
 }
 Function Device::find_text(const char* file, const std::string& defines, const char* entry) {
@@ -333,21 +334,17 @@ Function Device::program(const std::string& label, const Source& source,
   return keep(recipe_for(traits, label, source, defines));
 }
 
-Function Device::find_behind(std::string (*text)(int64_t), int64_t number, const char* file,
+Function Device::find_behind(const KernelArgs::Before& before, const char* file,
                              const Defines& defines, const char* entry) {
-  std::string key(reinterpret_cast<const char*>(&text), sizeof text);
-  key.append(reinterpret_cast<const char*>(&number), sizeof number);
-  key.append(file).append(1, '\0').append(entry).append(1, '\0').append(defines.bytes());
-  {
-    std::lock_guard lock(mutex_);
-    if (auto it = behind_.find(key); it != behind_.end() && !it->second->module->failed())
-      return it->second;
-  }
-  const Source source{text(number) + "#include \"" + file + "\"\n", true, entry};
+  const FoundKernels::Key key{file, entry, defines, before};
+  if (const Function f = found_.find(key)) [[likely]]
+    return f;
+  const Source source{before.text(before.number) + "#include \"" + file + "\"\n", true, entry};
   const Function f =
       program(std::string(file) + " " + entry + " with a text before it", source, defines.str());
   std::lock_guard lock(mutex_);
-  return behind_[key] = f;
+  found_.add(key, f);
+  return f;
 }
 
 Function Device::build(const std::string& label, const Source& source, const std::string& defines,

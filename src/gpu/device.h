@@ -114,18 +114,23 @@ struct Recipe {
 // lock, and without any text being put together. What finds no place is found by its text.
 class FoundKernels {
  public:
-  Function find(const char* file, const Defines&, const char* entry) const;
-  void add(const char* file, const Defines&, const char* entry, Function);  // the lock is held
+  // What tells kernels apart: addresses of static texts, and what may stand before them.
+  struct Key {
+    const char *file, *entry;
+    Defines defines;
+    KernelArgs::Before before{};
+    bool operator==(const Key&) const;
+    size_t hash() const;
+  };
+  Function find(const Key&) const;
+  void add(const Key&, Function);  // the lock is held
 
  private:
   struct Entry {
-    const char *file, *entry;
-    Defines defines;
+    Key key;
     Function function;
   };
   static constexpr size_t kSlots = 4096, kProbes = 8;
-  static size_t start(const char* file, const Defines&, const char* entry);
-  static bool same(const Entry&, const char* file, const Defines&, const char* entry);
   std::atomic<const Entry*> slots_[kSlots]{};
   std::vector<std::unique_ptr<const Entry>> entries_;
 };
@@ -164,8 +169,8 @@ class Device {
   // Any other text of ours.
   Function program(const std::string& label, const Source& source, const std::string& defines);
   // As find(), behind a text that `number` stands for in this process.
-  Function find_behind(std::string (*text)(int64_t), int64_t number, const char* file,
-                       const Defines& defines, const char* entry);
+  Function find_behind(const KernelArgs::Before&, const char* file, const Defines& defines,
+                       const char* entry);
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
@@ -198,7 +203,6 @@ class Device {
   std::unordered_map<std::string, Function>
       kept_;                                     // groups and epilogues, by what they are made of
   std::vector<std::unique_ptr<Module>> others_;  // of groups; that failed
-  std::unordered_map<std::string, Function> behind_;  // what find_behind() gave
   FoundKernels found_;
   std::vector<std::unique_ptr<Loaded>> failed_;  // whose pointers are still about
   std::mutex streams_mutex_;

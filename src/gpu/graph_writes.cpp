@@ -20,27 +20,31 @@ Reach reach_of(const void* data, int dtype, int ndim, const int64_t* shape,
   return {p + low, p + high};
 }
 
+namespace {
+bool meets(const std::vector<Reach>& all, const Reach& reach) {
+  return std::any_of(all.begin(), all.end(), [&](const Reach& r) { return r.meets(reach); });
+}
+}  // namespace
+
 void GraphWrites::begin(size_t item) {
-  const auto its = [item](const Noted& n) { return n.item == item; };
-  std::erase_if(written_, its);
-  std::erase_if(steady_, its);
+  if (item >= items_.size()) items_.resize(item + 1);
+  items_[item].written.clear();
+  items_[item].steady.clear();
   item_ = item;
 }
 
 bool GraphWrites::writes(const Reach& reach) {
   if (reach.begin == reach.end) return true;
-  const auto meets = [&](const Noted& n) { return n.item > item_ && n.reach.meets(reach); };
-  if (std::any_of(steady_.begin(), steady_.end(), meets)) return false;
-  written_.push_back({reach, item_});
+  for (size_t i = item_ + 1; i < items_.size(); ++i)
+    if (meets(items_[i].steady, reach)) return false;
+  items_[item_].written.push_back(reach);
   return true;
 }
 
 bool GraphWrites::steady(const Reach& reach, bool own) {
-  const auto meets = [&](const Noted& n) {
-    return n.item <= item_ && !(own && n.item == item_) && n.reach.meets(reach);
-  };
-  if (std::any_of(written_.begin(), written_.end(), meets)) return false;
-  steady_.push_back({reach, item_});
+  for (size_t i = 0; i < item_ + !own; ++i)
+    if (meets(items_[i].written, reach)) return false;
+  items_[item_].steady.push_back(reach);
   return true;
 }
 

@@ -30,11 +30,10 @@ class GraphWrites {
   bool steady(const Reach&, bool own = false);
 
  private:
-  struct Noted {
-    Reach reach;
-    size_t item;
+  struct Item {
+    std::vector<Reach> written, steady;
   };
-  std::vector<Noted> written_, steady_;
+  std::vector<Item> items_;
   size_t item_ = 0;
 };
 

@@ -80,7 +80,7 @@ Function KernelArgs::compile(const char* file, const Defines& defines, const cha
 }
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry,
                              const Before& before) const {
-  return device.find_behind(before.text, before.number, file, defines, entry);
+  return device.find_behind(before, file, defines, entry);
 }
 Joined KernelArgs::join(const char* file, const Defines& defines, const char* entry,
                         const JoinedRows& rows) const {
