@@ -269,6 +269,23 @@ def cross_entropy(torch):
     return run
 
 
+@case(
+    "rows",
+    "cross_entropy(x.float()) of bf16 2048 x 50304, fwd + bwd",
+    traffic=2 * 2 * 2048 * 50304,
+    copy=128 * MIB,
+)
+def widened_cross_entropy(torch):
+    x = torch.randn(2048, 50304).to(torch.bfloat16).requires_grad_()
+    y = torch.randint(0, 50304, (2048,))
+
+    def run():
+        torch.nn.functional.cross_entropy(x.float(), y).backward()
+        x.grad = None
+
+    return run
+
+
 @case("memory", "transpose copy 16384 x 1024", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.50)
 def transpose_copy(torch):
     x = torch.randn(16384, 1024)

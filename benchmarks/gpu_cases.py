@@ -457,6 +457,18 @@ def autocast_cross_entropy(torch, device):
     return run
 
 
+@case("fusion", f"cross_entropy(x.float()), {BATCH_ROWS}x50304 bf16, both ways",
+      traffic=4 * BATCH_ROWS * 50304, copy=2 * BATCH_ROWS * 50304, bar_seconds=2.2e-3)  # fmt: skip
+def widened_cross_entropy(torch, device):
+    x = bf16(torch, device, BATCH_ROWS, 50304).requires_grad_()
+    t = torch.randint(0, 50304, (BATCH_ROWS,), device=device)
+
+    def run():
+        return torch.autograd.grad(torch.nn.functional.cross_entropy(x.float(), t), x)
+
+    return run
+
+
 # ---- products -----------------------------------------------------------------------------------
 
 

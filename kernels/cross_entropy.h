@@ -3,7 +3,8 @@
 // both are wanted at the same time (entropy_both), the second reading finds the row in shared
 // memory, or else in a cache. A group of threads a row; where rows stay in shared memory blocks
 // stay, too, and a thread's vectors of the next row are on their way as soon as it has written the
-// gradient of the last one's.
+// gradient of the last one's. Programs around them join: the one before makes x, for each reading
+// anew, the one behind takes the gradient.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
 //   -DPF_I=  dtype of the targets
@@ -14,7 +15,7 @@
 //   -DPF_KEEP=0|1     of entropy_both: the row stays in shared memory
 #include "cross_entropy_args.h"
 #include "index_error.h"
-#include "mma.h"
+#include "kept_row_mma.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -27,7 +28,48 @@ constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: regist
 #define PF_ROW_THREADS 256
 #define PF_FINISH_THREADS 1024
 
-#include "kept_row_mma.h"
+// Elements of x, or of what the program before makes.
+template <int N>
+using pf_logits = pf_input<T, N, false>;
+PF_DEVICE C pf_logit(const pf_entropy& r, pf_i64 row, pf_i64 col PF_PROLOGUE_REF) {
+  pf_logits<1> in;
+  pf_vector<T, 1> v;
+  C x[1];
+  in.load(v, r.x, row, r.vectors * V, col PF_PROLOGUE_PASS);
+  in.take(v, row, col, x PF_PROLOGUE_PASS);
+  return x[0];
+}
+// A row in shared memory, as memory has what its vectors are made from; each thread reads what it
+// has asked for alone.
+struct pf_kept_row {
+  char* p;
+  PF_METHOD void ask(const pf_entropy& r, pf_i64 row, pf_i32 c PF_PROLOGUE_REF) const {
+#ifndef PF_PROLOGUE
+    pf_keep<T, V, PF_PAST>(p + c * Vector::bytes, pf_at<T>(r.x, (row * r.vectors + c) * V));
+#elif PF_KEEP
+    pf_before<V>::keep(before, row, c * V, p, c, r.vectors);
+#endif
+  }
+  PF_METHOD void get(const pf_entropy& r, pf_i64 row, pf_i32 c, Vector& v PF_PROLOGUE_REF) const {
+#ifndef PF_PROLOGUE
+    pf_kept(p + c * Vector::bytes, v);
+#elif PF_KEEP
+    pf_logits<V> in;
+    in.from.kept(before, row, c * V, p, c, r.vectors);
+    in.make(v, row, c * V, before);
+#endif
+  }
+};
+
+// Numbers of a row's vectors: rows in shared memory have few.
+template <bool KEEP>
+struct pf_vector_number {
+  typedef pf_i64 type;
+};
+template <>
+struct pf_vector_number<true> {
+  typedef pf_i32 type;
+};
 
 struct pf_row_class {
   pf_i64 at;  // -1: the row does not count
@@ -53,12 +95,14 @@ struct pf_row_sums {
 // way to `kept`.
 template <bool KEEP>
 PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                      C (&room)[3][PF_MAX_WARPS], pf_kept_row kept) {
+                                      C (&room)[3][PF_MAX_WARPS],
+                                      pf_kept_row kept PF_PROLOGUE_REF) {
   const C low = -pf_float<C>::infinity();
   const bool on = row < r.rows;
-  const pf_i64 end = on ? r.vectors : 0, step = r.width;
-  const char* x = pf_at<T>(r.x, on ? row * r.vectors * V : 0);
-  const C picked = on && k.at >= 0 ? pf_get_one<T>(x, k.at) : C(0);
+  typedef typename pf_vector_number<KEEP>::type Number;
+  const Number end = static_cast<Number>(on ? r.vectors : 0), step = static_cast<Number>(r.width);
+  const pf_i64 cols = r.vectors * V;
+  const C picked = on && k.at >= 0 ? pf_logit(r, row, k.at PF_PROLOGUE_PASS) : C(0);
   C high[1] = {low}, sum[1] = {C(0)};
   C base = C(0), below = C(0), seen = C(0);  // smoothing: sum of w (base - x), sum of w
   bool begun = false;
@@ -73,7 +117,7 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
       begun = true;
     }
   };
-  const auto add = [&](const Vector& v, pf_i64 c) PF_INLINE {
+  const auto add = [&](const Vector& v, Number c) PF_INLINE {
     // All -inf so far: exp(-inf) is 0, not NaN.
     const C shift = high[0] == low ? C(0) : high[0];
     PF_UNROLL for (int j = 0; j < V; ++j) sum[0] += Math::exp(v.get(j) - shift);
@@ -87,18 +131,20 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
       }
     }
   };
-  pf_i64 c = t;
+  Number c = static_cast<Number>(t);
   for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
     Vector v[UNROLL];
     if constexpr (KEEP) {  // as many ends as there are waits: rounds stay counted
-      kept.template wait<1>();
-      kept.end();
-    }
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) {
-      if constexpr (KEEP)
-        kept.get(c + u * step, v[u]);
-      else
-        v[u].template load<false>(pf_at<T>(x, (c + u * step) * V));
+      pf_keep_wait<1>();
+      pf_keep_end();
+      PF_UNROLL for (int u = 0; u < UNROLL; ++u)
+          kept.get(r, row, c + u * step, v[u] PF_PROLOGUE_PASS);
+    } else {
+      pf_logits<V> in[UNROLL];
+      PF_UNROLL for (int u = 0; u < UNROLL; ++u) in[u].load(v[u], r.x, row, cols,
+                                                            (c + u * step) * V PF_PROLOGUE_PASS);
+      PF_UNROLL for (int u = 0; u < UNROLL; ++u) in[u].make(v[u], row,
+                                                            (c + u * step) * V PF_PROLOGUE_PASS);
     }
     C top = low;
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
@@ -106,13 +152,16 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
     raise(top);
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) add(v[u], c + u * step);
   }
-  if constexpr (KEEP) kept.template wait<0>();
+  if constexpr (KEEP) pf_keep_wait<0>();
   for (; c < end; c += step) {
     Vector v;
-    if constexpr (KEEP)
-      kept.get(c, v);
-    else
-      v.template load<false>(pf_at<T>(x, c * V));
+    if constexpr (KEEP) {
+      kept.get(r, row, c, v PF_PROLOGUE_PASS);
+    } else {
+      pf_logits<V> in;
+      in.load(v, r.x, row, cols, c * V PF_PROLOGUE_PASS);
+      in.make(v, row, c * V PF_PROLOGUE_PASS);
+    }
     C top = low;
     PF_UNROLL for (int j = 0; j < V; ++j) top = pf_most(top, v.get(j));
     raise(top);
@@ -156,56 +205,70 @@ PF_DEVICE C pf_scale_of(const pf_entropy& r, pf_i64 row) {
   return pf_get_one<PF_L>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
 }
 // dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp. KEEP: the row
-// is in `kept`, which then takes the row `after` (null: there is none).
+// is in `kept`, which then takes the row `after` (past the last: there is none).
 template <bool KEEP>
 PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                   C scale, pf_row_sums sums, pf_kept_row kept, const char* after) {
-  const pf_i64 step = r.width;
-  const char* x = pf_at<T>(r.x, row * r.vectors * V);
-  char* dx = pf_at<T>(r.dx, row * r.vectors * V);
+                                   C scale, pf_row_sums sums, pf_kept_row kept,
+                                   pf_i64 after PF_PROLOGUE_REF PF_EPILOGUE_REF) {
+  typedef typename pf_vector_number<KEEP>::type Number;
+  const Number end = static_cast<Number>(r.vectors), step = static_cast<Number>(r.width);
+  const pf_i64 cols = r.vectors * V;
   const C e = static_cast<C>(r.smoothing);
   const C b = scale * (C(1) - e) * k.weight;
   const C u = PF_SMOOTH ? scale * e / static_cast<C>(r.vectors * V) : C(0);
   const C high = sums.high;
   const C a = (PF_SMOOTH ? b + u * pf_weight_sum(r) : b) * sums.inverse;
-  const pf_i64 special = k.at / V;
+  const Number special = static_cast<Number>(k.at / V);
   const int place = static_cast<int>(k.at % V);
-  const auto write = [&](const Vector& v, pf_i64 c) PF_INLINE {
-    C o[V];
-    PF_UNROLL for (int j = 0; j < V; ++j) o[j] = Math::exp(v.get(j) - high) * a;
-    if constexpr (PF_SMOOTH) {
-      C w[V];
-      if constexpr (PF_HAS_W) pf_load<T, V, false>(pf_at<T>(r.weight, c * V), w);
-      PF_UNROLL for (int j = 0; j < V; ++j) o[j] -= PF_HAS_W ? u * w[j] : u;
+  typedef pf_output<T, V, PF_PAST> Output;
+  const auto write = [&](const Vector& v, Number c, const Output& out) PF_INLINE {
+    C o[V] = {};
+    if (k.at >= 0) {
+      PF_UNROLL for (int j = 0; j < V; ++j) o[j] = Math::exp(v.get(j) - high) * a;
+      if constexpr (PF_SMOOTH) {
+        C w[V];
+        if constexpr (PF_HAS_W) pf_load<T, V, false>(pf_at<T>(r.weight, c * V), w);
+        PF_UNROLL for (int j = 0; j < V; ++j) o[j] -= PF_HAS_W ? u * w[j] : u;
+      }
+      if (c == special) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = j == place ? o[j] - b : o[j];
     }
-    if (c == special) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = j == place ? o[j] - b : o[j];
-    if (k.at < 0) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = C(0);
-    pf_put<T, V, PF_PAST>(pf_at<T>(dx, c * V), o);
+    out.put(r.dx, row, cols, c * V, o PF_EPILOGUE_PASS);
   };
-  const auto load = [&](Vector& v, pf_i64 c) PF_INLINE {
+  typedef pf_input<T, V, PF_PAST> Input;  // read for the last time
+  const auto load = [&](Input& in, Output& out, Vector& v, Number c) PF_INLINE {
     if constexpr (KEEP)
-      kept.get(c, v);
+      kept.get(r, row, c, v PF_PROLOGUE_PASS);
     else
-      v.template load<PF_PAST>(pf_at<T>(x, c * V));
+      in.load(v, r.x, row, cols, c * V PF_PROLOGUE_PASS);
+    out.load(row, c * V PF_EPILOGUE_PASS);
   };
-  const auto ask = [&](pf_i64 c) PF_INLINE {
-    if (KEEP && after) kept.ask(c, pf_at<T>(after, c * V));
+  const auto make = [&](const Input& in, Vector& v, Number c) PF_INLINE {
+    if constexpr (!KEEP) in.make(v, row, c * V PF_PROLOGUE_PASS);
   };
-  pf_i64 c = t;
-  for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
+  const auto ask = [&](Number c) PF_INLINE {
+    if (KEEP && after < r.rows) kept.ask(r, after, c PF_PROLOGUE_PASS);
+  };
+  Number c = static_cast<Number>(t);
+  for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int q = 0; q < UNROLL; ++q) load(v[q], c + q * step);
-    PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
+    Input in[UNROLL];
+    Output out[UNROLL];
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) load(in[q], out[q], v[q], c + q * step);
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) make(in[q], v[q], c + q * step);
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step, out[q]);
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) ask(c + q * step);
-    if constexpr (KEEP) kept.end();
+    if constexpr (KEEP) pf_keep_end();
   }
-  for (; c < r.vectors; c += step) {
+  for (; c < end; c += step) {
     Vector v;
-    load(v, c);
-    write(v, c);
+    Input in;
+    Output out;
+    load(in, out, v, c);
+    make(in, v, c);
+    write(v, c, out);
     ask(c);
   }
-  if constexpr (KEEP) kept.end();
+  if constexpr (KEEP) pf_keep_end();
 }
 
 // Which row a thread works on: groups of r.width threads.
@@ -216,61 +279,64 @@ PF_DEVICE pf_row_class pf_own_class(const pf_entropy& r) {
   const pf_i64 row = pf_row_of(r);
   return row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
 }
-PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
+PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r PF_PROLOGUE_ARGS) {
   PF_SHARED C room[3][PF_MAX_WARPS];
-  pf_entropy_loss<false>(r, pf_row_of(r), pf_thread() % r.width, pf_own_class(r), room, {nullptr});
+  pf_entropy_loss<false>(r, pf_row_of(r), pf_thread() % r.width, pf_own_class(r), room,
+                         {nullptr} PF_PROLOGUE_PASS);
 }
-PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
+PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r PF_AROUND_ARGS) {
   // From the last row: those that the forward pass read last may still be in the caches.
   const pf_i64 row = r.rows - 1 - pf_row_of(r);
   if (row < 0) return;
   const C* stats = static_cast<const C*>(r.stats) + 2 * row;
   pf_entropy_gradient<false>(r, row, pf_thread() % r.width, pf_class_of(r, row),
-                             pf_scale_of(r, row), {stats[0], stats[1]}, {nullptr}, nullptr);
+                             pf_scale_of(r, row), {stats[0], stats[1]}, {nullptr},
+                             r.rows PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
 }
-PF_DEVICE void pf_entropy_both(const pf_entropy& r, pf_row_class k, C (&room)[3][PF_MAX_WARPS]) {
+PF_DEVICE void pf_entropy_both(const pf_entropy& r, pf_row_class k,
+                               C (&room)[3][PF_MAX_WARPS] PF_PROLOGUE_REF PF_EPILOGUE_REF) {
   const pf_u32 t = pf_thread() % r.width;
   const pf_i64 row = pf_row_of(r);
   const bool on = row < r.rows;
   const C scale = on ? pf_scale_of(r, row) : C(0);  // read now, while there are other waits
-  const pf_row_sums sums = pf_entropy_loss<false>(r, row, t, k, room, {nullptr});
-  if (on) pf_entropy_gradient<false>(r, row, t, k, scale, sums, {nullptr}, nullptr);
+  const pf_row_sums sums = pf_entropy_loss<false>(r, row, t, k, room, {nullptr} PF_PROLOGUE_PASS);
+  if (on)
+    pf_entropy_gradient<false>(r, row, t, k, scale, sums, {nullptr},
+                               r.rows PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
 }
 // A block has a row after the other, all threads of it, which is UNROLL vectors of each at least.
-PF_DEVICE void pf_entropy_kept(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) {
+PF_DEVICE void pf_entropy_kept(const pf_entropy& r,
+                               C (&room)[3][PF_MAX_WARPS] PF_PROLOGUE_REF PF_EPILOGUE_REF) {
   const pf_u32 t = pf_thread();
-  const pf_i64 step = r.width;
+  const pf_i32 end = static_cast<pf_i32>(r.vectors), step = static_cast<pf_i32>(r.width);
   const pf_kept_row kept = {pf_dynamic_shared()};
-  const auto logits = [&](pf_i64 row) PF_INLINE { return pf_at<T>(r.x, row * r.vectors * V); };
   pf_i64 row = pf_block();
   if (row >= r.rows) return;
-  const char* first = logits(row);
-  pf_i64 c = t;
-  for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u)
-        kept.ask(c + u * step, pf_at<T>(first, (c + u * step) * V));
-    kept.end();
+  pf_i32 c = static_cast<pf_i32>(t);
+  for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) kept.ask(r, row, c + u * step PF_PROLOGUE_PASS);
+    pf_keep_end();
   }
-  for (; c < r.vectors; c += step) kept.ask(c, pf_at<T>(first, c * V));
-  kept.end();
+  for (; c < end; c += step) kept.ask(r, row, c PF_PROLOGUE_PASS);
+  pf_keep_end();
   pf_row_class k = pf_class_of(r, row);
   while (row < r.rows) {
     const C scale = pf_scale_of(r, row);
-    const pf_row_sums sums = pf_entropy_loss<true>(r, row, t, k, room, kept);
+    const pf_row_sums sums = pf_entropy_loss<true>(r, row, t, k, room, kept PF_PROLOGUE_PASS);
     const pf_i64 after = row + pf_blocks();
-    const bool more = after < r.rows;
-    const pf_row_class next = more ? pf_class_of(r, after) : k;
-    pf_entropy_gradient<true>(r, row, t, k, scale, sums, kept, more ? logits(after) : nullptr);
+    const pf_row_class next = after < r.rows ? pf_class_of(r, after) : k;
+    pf_entropy_gradient<true>(r, row, t, k, scale, sums, kept,
+                              after PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
     k = next;
     row = after;
   }
 }
-PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
+PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r PF_AROUND_ARGS) {
   PF_SHARED C room[3][PF_MAX_WARPS];
   if constexpr (PF_KEEP)
-    pf_entropy_kept(r, room);
+    pf_entropy_kept(r, room PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
   else
-    pf_entropy_both(r, pf_own_class(r), room);
+    pf_entropy_both(r, pf_own_class(r), room PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
 }
 
 // The weight of all rows, where the gradient wants it before the losses are known: one block. Adds
@@ -320,7 +386,7 @@ PF_KERNEL(entropy_both_finish, PF_FINISH_THREADS)(const pf_entropy r) {
 // All three where one block has all rows: what goes from one to the next stays in shared memory.
 // `steady`: nobody writes targets and weights meanwhile: what follows from these is found while
 // others still run.
-PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given, pf_i32 steady) {
+PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given, pf_i32 steady PF_AROUND_ARGS) {
   pf_next_may_start();
   PF_SHARED double sums[PF_MAX_WARPS * 2];
   PF_SHARED C room[3][PF_MAX_WARPS], total[1], losses[2 * PF_ROW_THREADS];
@@ -334,7 +400,7 @@ PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy given, pf_i32 steady) 
   }
   const pf_row_class k = pf_own_class(r);
   pf_wait_for_earlier();
-  pf_entropy_both(r, k, room);
+  pf_entropy_both(r, k, room PF_PROLOGUE_PASS PF_EPILOGUE_PASS);
   pf_barrier();
   r.total = given.total;
   pf_entropy_sums(r, sums);

@@ -71,6 +71,14 @@ PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
 PF_DEVICE void pf_copy_async(pf_u32 to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
+// 4, 8 or 16 bytes.
+template <int BYTES>
+PF_DEVICE void pf_copy_async(pf_u32 to, const void* from) {
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES));
+}
 PF_DEVICE void pf_copies_end() {
   asm volatile("cp.async.commit_group;");
 }

@@ -55,6 +55,10 @@ PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
 PF_DEVICE void pf_copy_async(pf_shared_at to, const void* from, int bytes) {
   for (int i = 0; i < 16; ++i) to[i] = i < bytes ? static_cast<const char*>(from)[i] : 0;
 }
+template <int BYTES>
+PF_DEVICE void pf_copy_async(pf_shared_at to, const void* from) {
+  __builtin_memcpy(to, from, BYTES);
+}
 PF_DEVICE void pf_copies_end() {}
 template <int AHEAD>
 PF_DEVICE void pf_copies_wait() {}

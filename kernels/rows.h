@@ -171,7 +171,8 @@ PF_DEVICE float pf_exp_quick(float x) {
 // pf_exp().
 PF_DEVICE float pf_exp_of_negative(float x) {
   constexpr float kMagic = 12582912.0f + 127.0f;  // 1.5 * 2^23: the low bits become an exponent
-  const float near = pf_most(x * 1.4426950408889634f, -126.0f) + kMagic, n = near - kMagic;
+  const float near = pf_most(pf_fma(x, 1.4426950408889634f, kMagic), kMagic - 126.0f);
+  const float n = near - kMagic;
   const float rest = pf_fma(x, 1.925963033500e-8f, pf_fma(x, 1.4426950216293335f, -n));
   return pf_exp2_quick(rest) * pf_bits<float>(pf_bits<pf_u32>(near) << 23);
 }

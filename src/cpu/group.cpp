@@ -169,6 +169,17 @@ class Ranges {
   Collapsed space_;
 };
 
+// Whether the program before the kernel can run over the same rows; else it runs before them all.
+bool before_takes_part(const pf_group& g, const Pieces& p) {
+  if (!g.before || g.before_launch->numel != p.elements) return false;
+  bool feeds = false;
+  for (int o = 0; o < g.nfeeds; ++o) {
+    if (g.feeds[o] < 0) continue;
+    if (p.per_row[g.feeds[o]] != p.width) return false;
+    feeds = true;
+  }
+  return feeds;
+}
 // Whether the program behind the kernel can run over the same rows.
 bool after_takes_part(const pf_group& g, const Pieces& p) {
   if (!g.after || g.after_launch->numel != p.elements) return false;
@@ -251,15 +262,9 @@ bool group_takes(pf_group& g) {
   const Pieces p = pieces_of(g);
   // Rows that no cache holds are better shared out within.
   if (p.rows < 2 || static_cast<double>(4 * p.width * p.step) > piece_bytes()) return false;
-  bool gains = false;
-  if (g.before) {
-    if (g.before_launch->numel != p.elements) return false;
-    for (int o = 0; o < g.nfeeds; ++o) {
-      if (g.feeds[o] < 0) continue;
-      if (p.per_row[g.feeds[o]] != p.width) return false;
-      gains = true;
-    }
-  }
+  const bool gains = before_takes_part(g, p);
+  for (int o = 0; o < g.nfeeds; ++o)
+    if (!gains && g.feeds[o] >= 0) g.without &= ~(1U << g.feeds[o]);
   if (after_takes_part(g, p)) return true;
   for (int j = 0; j < g.ntakes; ++j)
     if (g.takes[j] >= 0 && g.without >> g.takes[j] & 1) return false;
@@ -270,7 +275,10 @@ void group_launch(const pf_group& g) {
   if (static_cast<const KernelEntry*>(g.kernel)->runs_behind) return launch_with_behind(g);
   const Pieces p = pieces_of(g);
   std::optional<Ranges> before, after;
-  if (g.before) before.emplace(g.before, *g.before_launch);
+  if (before_takes_part(g, p))
+    before.emplace(g.before, *g.before_launch);
+  else if (g.before)
+    program_launch(g.before, g.before_launch);
   if (after_takes_part(g, p)) after.emplace(g.after, *g.after_launch);
 
   // How many rows: what a piece touches stays in the second cache.
@@ -301,6 +309,15 @@ void group_launch(const pf_group& g) {
   const size_t program_at = room;
   if (feeds) room += RowProgram::bytes(before->tape());
   const Scratch<char> workspace(static_cast<int64_t>(p.workspace));
+  const auto of_all = [&](KernelFn fn) {
+    Piece all{};
+    all.rows = p.rows;
+    all.workspace = workspace.get();
+    KernelArgs args = args_of(g);
+    args.piece = &all;
+    if (fn) fn(args);
+  };
+  of_all(p.begin);
   const bool large = p.elements * 4 >= streaming_threshold();
   // The kernel's loops go in stretches of four vectors, and leave one to the program before it.
   const bool begins_early = before && !feeds && large && p.width % 64 == 0;
@@ -379,14 +396,7 @@ void group_launch(const pf_group& g) {
     }
     if (large) finish_streaming();
   });
-  if (p.finish) {
-    Piece all{};
-    all.rows = p.rows;
-    all.workspace = workspace.get();
-    KernelArgs args = args_of(g);
-    args.piece = &all;
-    p.finish(args);
-  }
+  of_all(p.finish);
   if (g.after && !after) program_launch(g.after, g.after_launch);
   *g.joined = before.has_value() + after.has_value();
 }

@@ -105,8 +105,9 @@ struct Pieces {
   int64_t range = 1;     // and a thread's pieces, which it runs in order, at a multiple of so many
   size_t workspace = 0;  // bytes that the pieces share
   size_t scratch = 0;    // bytes that each thread has, for one piece after the other
-  KernelFn run = nullptr;  // over tensors of the shape (rows, per_row); the kernel itself if null
-  KernelFn finish = nullptr;  // of the whole call, after the last piece
+  KernelFn run = nullptr;    // over tensors of the shape (rows, per_row); the kernel itself if null
+  KernelFn begin = nullptr;  // of the whole call, before the first piece
+  KernelFn finish = nullptr;  // and after the last one
   uint32_t feeds = 0;         // bit i: tensor i may come from a RowFeed
   int64_t per_row[12] = {};
 };

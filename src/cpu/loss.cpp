@@ -1,6 +1,6 @@
 // cross_entropy of class indices over (N, C) logits, and nll_loss. Forward reads each row once, in
 // pieces that stay in L1: exp of a piece and maximum of the next in one loop. Backward reads and
-// writes it once.
+// writes it once; of both, it finds the row in a cache.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/loss.cpp"
@@ -55,29 +55,36 @@ struct Job {
 // done(row, maximum, sum of exp(x - maximum), sum of w (maximum - x)) for rows [begin, end); the
 // last with kSmooth only.
 template <class S, bool kSmooth, class Done>
-void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, ComputeOf<S> weight_sum,
-                int64_t begin, int64_t end, Done done) {
+void Statistics(const Rows<S>& x, RowFeed* feed, int64_t classes, const ComputeOf<S>* weight,
+                ComputeOf<S> weight_sum, int64_t begin, int64_t end, Done done) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   const int64_t pieces = (classes + kPiece - 1) / kPiece;
   const auto length = [&](int64_t p) { return std::min(kPiece, classes - p * kPiece); };
+  // What ForRow() asks before it reads a row from there on.
+  const auto make = [](RowFeed* from, int64_t first) PF_INLINE {
+    if (from && first == 0) from->next();
+    return [from, first](int64_t i, int64_t count) {
+      if (from) from->columns(first + i, count);
+    };
+  };
   Four<T> m(kLow), s(T(0)), z(T(0));
   T sum = 0, below = 0, high = kLow, base = 0;
   ForRow<T>(
-      length(0), At<1, 0, S>{{x + begin * classes}, {}}, kLow,
+      length(0), At<1, 0, S>{{x.at(begin)}, {}}, kLow,
       [&](auto step, const auto& at, int64_t j)
           PF_INLINE { m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j)); },
-      []() PF_INLINE {});
+      []() PF_INLINE {}, make(feed, 0));
   T piece_max = m.max();
   const int64_t total = (end - begin) * pieces;
   for (int64_t u = 0; u < total; ++u) {
     const int64_t p = u % pieces, n = length(p), r = begin + u / pieces;
-    const S* now = x + r * classes + p * kPiece;
+    const S* now = x.at(r) + p * kPiece;
     // Beyond the last piece the maximum is taken of this one again, and not used.
     const bool more = u + 1 < total;
-    const int64_t next_n = more ? length((p + 1) % pieces) : n;
-    const S* next =
-        more ? x + (begin + (u + 1) / pieces) * classes + (p + 1) % pieces * kPiece : now;
+    const int64_t next_p = more ? (p + 1) % pieces : p, next_n = length(next_p);
+    const S* next = x.at(more ? begin + (u + 1) / pieces : r) + next_p * kPiece;
+    const auto made = make(more ? feed : nullptr, next_p * kPiece);
     if (p == 0) {
       high = kLow;
       sum = below = 0;
@@ -114,14 +121,14 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
             add(step, at, j);
             m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
           },
-          fold);
+          fold, made);
     } else {
       ForRow<T>(n, At<1, 0, S>{{now}, {}}, kLow, add, fold);
       ForRow<T>(
           next_n, At<1, 0, S>{{next}, {}}, kLow,
           [&](auto step, const auto& at, int64_t j)
               PF_INLINE { m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j)); },
-          []() PF_INLINE {});
+          []() PF_INLINE {}, made);
     }
     piece_max = m.max();
     if (p + 1 == pieces) done(r, high, sum, kSmooth ? below + weight_sum * (high - base) : T(0));
@@ -157,60 +164,6 @@ struct Weights {
     sum = LaneSum(values.get(), classes);
   }
 };
-
-// L: of the loss.
-template <class S, class L>
-void ForwardOf(const KernelArgs& a) {
-  using T = ComputeOf<S>;
-  constexpr auto at = kernels::tensors<kernels::CrossEntropy>;
-  constexpr auto number = kernels::numbers<kernels::CrossEntropy>;
-  const pf_tensor& in = a.tensor(at.x);
-  const int64_t rows = in.shape[0], classes = in.shape[1];
-  const S* x = static_cast<const S*>(in.data);
-  const Weights<S> w(a, at.weight, classes);
-  const Job<T> job{a,
-                   a.tensor(at.target),
-                   classes,
-                   a.i(number.ignore),
-                   Reduction{a.i(number.reduction)},
-                   static_cast<T>(a.f(number.smoothing)),
-                   a.has(at.weight) ? w.values.get() : nullptr,
-                   w.sum};
-  T* stats = a.data<T>(at.stats);
-  Scratch<T> losses(rows), weights(rows);
-  const auto done = [&](int64_t r, T high, T sum, T below) {
-    const int64_t t = job.class_of(r);
-    stats[2 * r] = high;
-    stats[2 * r + 1] = T(1) / sum;
-    losses.get()[r] = weights.get()[r] = 0;
-    if (t < 0) return;
-    // lse - x, the large parts first
-    const T log_sum = std::log(sum), wt = job.weight_of(t);
-    T loss = wt * (high - ToCompute(x[r * classes + t]) + log_sum);
-    if (job.smoothing > 0) {
-      const T all = below + job.weight_sum * log_sum;  // the losses of all classes
-      loss = (T(1) - job.smoothing) * loss + job.smoothing / static_cast<T>(classes) * all;
-    }
-    losses.get()[r] = loss;
-    weights.get()[r] = wt;
-  };
-  if (classes > 0)
-    parallel_for(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
-      if (job.smoothing > 0)
-        Statistics<S, true>(x, classes, job.weight, job.weight_sum, begin, end, done);
-      else
-        Statistics<S, false>(x, classes, job.weight, job.weight_sum, begin, end, done);
-    });
-  const T total = LaneSum(weights.get(), rows);
-  *a.data<T>(at.total) = total;
-  L* out = a.data<L>(at.loss);
-  if (job.reduction == Reduction::None) {
-    for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], out + r);
-  } else {
-    const T sum = LaneSum(losses.get(), rows);
-    StoreOne(job.reduction == Reduction::Mean ? sum / total : sum, out);
-  }
-}
 
 // dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
 template <class S, bool kStream>
@@ -248,52 +201,171 @@ void BackwardRow(const S* x, S* dx, int64_t classes, int64_t t, ComputeOf<S> hig
   if (whole < classes && special != whole) apart(whole);
 }
 
-// L: of the gradient that comes.
-template <class S, class L>
-void BackwardOf(const KernelArgs& a) {
+// Where the tensors of a call are; -1: it has none.
+struct Order {
+  int stats, total, x, target, weight, loss = -1, dx = -1, dloss = -1;
+};
+template <class K>
+constexpr Order order_of() {
+  constexpr auto at = kernels::tensors<K>;
+  Order o{at.stats, at.total, at.x, at.target, at.weight};
+  if constexpr (!std::is_same_v<K, kernels::CrossEntropyBackward>) o.loss = at.loss;
+  if constexpr (!std::is_same_v<K, kernels::CrossEntropy>) o.dx = at.dx, o.dloss = at.dloss;
+  return o;
+}
+
+// Two sums, of each row the loss and its weight, the weights of classes.
+inline size_t entropy_workspace(DType t, bool loss, int64_t rows, int64_t classes, bool weighted) {
+  const auto bytes = [t](int64_t n) {
+    return Parts::bytes<char>(n * (t == DType::Float64 ? 8 : 4));
+  };
+  return bytes(2) + (loss ? 2 : 0) * bytes(rows) + (weighted ? bytes(whole_stretches(classes)) : 0);
+}
+
+// The loss K, its gradient, or both: what stands before the first row, some rows, and what is left
+// then. All rows share the piece's workspace. L: of the loss and of its gradient.
+template <class K, class S, class L>
+class Entropy {
   using T = ComputeOf<S>;
-  constexpr auto at = kernels::tensors<kernels::CrossEntropyBackward>;
-  constexpr auto number = kernels::numbers<kernels::CrossEntropyBackward>;
-  const pf_tensor& in = a.tensor(at.x);
-  const int64_t rows = in.shape[0], classes = in.shape[1];
-  if (rows == 0 || classes == 0) return;
-  const L* g = a.data<L>(at.dloss);
-  const S* x = static_cast<const S*>(in.data);
-  const T* stats = a.data<T>(at.stats);
-  S* dx = a.data<S>(at.dx);
-  const Weights<S> w(a, at.weight, classes);
-  const Job<T> job{a,
-                   a.tensor(at.target),
-                   classes,
-                   a.i(number.ignore),
-                   Reduction{a.i(number.reduction)},
-                   static_cast<T>(a.f(number.smoothing)),
-                   a.has(at.weight) ? w.values.get() : nullptr,
-                   w.sum};
-  const T divisor = job.reduction == Reduction::Mean ? *a.data<T>(at.total) : T(1);
-  const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
-  const bool stream = std::is_same_v<S, float> && Streams(a, dx, row_bytes, rows * row_bytes);
-  parallel_for(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      S* to = dx + r * classes;
-      const int64_t t = job.class_of(r);
-      if (t < 0) {
-        std::memset(static_cast<void*>(to), 0, static_cast<size_t>(row_bytes));
-        continue;
-      }
-      const T scale = ToCompute(g[job.reduction == Reduction::None ? r : 0]) / divisor;
-      const T e = job.smoothing, b = scale * (T(1) - e) * job.weight_of(t);
-      const T u = scale * e / static_cast<T>(classes);
-      const T y = (b + u * job.weight_sum) * stats[2 * r + 1];
-      if constexpr (std::is_same_v<S, float>) {
-        if (stream) {
-          BackwardRow<S, true>(x + r * classes, to, classes, t, stats[2 * r], y, b, u, job.weight);
-          continue;
-        }
-      }
-      BackwardRow<S, false>(x + r * classes, to, classes, t, stats[2 * r], y, b, u, job.weight);
+  static constexpr Order at = order_of<K>();
+  static constexpr bool kLoss = at.loss >= 0, kGradient = at.dx >= 0;
+
+ public:
+  explicit Entropy(const KernelArgs& a)
+      : a_(a),
+        rows_(a.piece->rows),
+        job_{a,
+             a.tensor(at.target),
+             a.tensor(at.x).shape[1],
+             a.i(number.ignore),
+             Reduction{a.i(number.reduction)},
+             static_cast<T>(a.f(number.smoothing)),
+             nullptr,
+             T(0)} {
+    Parts parts(static_cast<char*>(a.piece->workspace));
+    sums_ = parts.take<T>(2);
+    losses_ = parts.take<T>(kLoss ? rows_ : 0);
+    weights_ = parts.take<T>(kLoss ? rows_ : 0);
+    of_classes_ = parts.take<T>(0);
+    job_.weight = a.has(at.weight) ? of_classes_ : nullptr;
+    job_.weight_sum = sums_[0];
+  }
+
+  void begin() {
+    const int64_t classes = job_.classes;
+    sums_[0] = static_cast<T>(classes);
+    if (job_.weight) {
+      for (int64_t c = 0; c < whole_stretches(classes); ++c)
+        of_classes_[c] = c < classes ? ToCompute(a_.data<S>(at.weight)[c]) : T(0);
+      sums_[0] = LaneSum(of_classes_, classes);
     }
-    if (stream) hwy::FlushStream();
+    if (!kGradient) return;
+    sums_[1] = T(1);  // what the gradient is divided by
+    if (job_.reduction != Reduction::Mean) return;
+    if (kLoss) {
+      for (int64_t r = 0; r < rows_; ++r) {
+        const int64_t t = job_.class_of(r);
+        weights_[r] = t < 0 ? T(0) : job_.weight_of(t);
+      }
+      sums_[1] = LaneSum(weights_, rows_);
+    } else {
+      sums_[1] = *a_.data<T>(at.total);
+    }
+  }
+
+  void run() const {
+    const int64_t rows = a_.tensor(at.x).shape[0], classes = job_.classes;
+    if (classes == 0) return;
+    const Rows<S> x(a_, at.x, classes);
+    const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
+    const bool stream = kGradient && std::is_same_v<S, float> &&
+                        Streams(a_, a_.data<S>(at.dx), row_bytes, rows_ * row_bytes);
+    ForRows(a_, rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
+      if constexpr (kLoss) {
+        const auto done = [&](int64_t r, T high, T sum, T below) {
+          finish_row(x.at(r), r, high, sum, below, stream);
+        };
+        if (job_.smoothing > 0)
+          Statistics<S, true>(x, a_.piece->feed, classes, job_.weight, job_.weight_sum, begin, end,
+                              done);
+        else
+          Statistics<S, false>(x, a_.piece->feed, classes, job_.weight, job_.weight_sum, begin, end,
+                               done);
+      } else {
+        const T* stats = a_.data<T>(at.stats);
+        for (int64_t r = begin; r < end; ++r)
+          gradient(x.at(r), r, job_.class_of(r), stats[2 * r], stats[2 * r + 1], stream);
+      }
+      if (stream) FinishRows(a_, end - begin == rows);
+    });
+  }
+
+  void finish() const {
+    if constexpr (kLoss) {
+      if (job_.classes == 0) std::fill_n(losses_, rows_, T(0)), std::fill_n(weights_, rows_, T(0));
+      const T total = LaneSum(weights_, rows_);
+      *a_.data<T>(at.total) = total;
+      if (job_.reduction == Reduction::None) return;
+      const T sum = LaneSum(losses_, rows_);
+      StoreOne(job_.reduction == Reduction::Mean ? sum / total : sum, a_.data<L>(at.loss));
+    }
+  }
+
+ private:
+  static constexpr auto number = kernels::numbers<K>;
+
+  void finish_row(const S* x, int64_t r, T high, T sum, T below, bool stream) const {
+    const int64_t t = job_.class_of(r), of_all = a_.piece->first_row + r;
+    T* const stats = a_.data<T>(at.stats) + 2 * r;
+    stats[0] = high;
+    stats[1] = T(1) / sum;
+    T loss = 0, weight = 0;
+    if (t >= 0) {
+      // lse - x, the large parts first
+      const T log_sum = std::log(sum);
+      weight = job_.weight_of(t);
+      loss = weight * (high - ToCompute(x[t]) + log_sum);
+      if (job_.smoothing > 0) {
+        const T all = below + job_.weight_sum * log_sum;  // the losses of all classes
+        loss = (T(1) - job_.smoothing) * loss + job_.smoothing / static_cast<T>(job_.classes) * all;
+      }
+    }
+    losses_[of_all] = loss;
+    weights_[of_all] = weight;
+    if (job_.reduction == Reduction::None) StoreOne(loss, a_.data<L>(at.loss) + r);
+    if constexpr (kGradient) gradient(x, r, t, stats[0], stats[1], stream);
+  }
+
+  void gradient(const S* x, int64_t r, int64_t t, T high, T inverse, bool stream) const {
+    const int64_t classes = job_.classes;
+    S* const to = a_.data<S>(at.dx) + r * classes;
+    if (t < 0) {
+      std::memset(static_cast<void*>(to), 0, static_cast<size_t>(classes) * sizeof(S));
+      return;
+    }
+    const L g = a_.data<L>(at.dloss)[job_.reduction == Reduction::None ? r : 0];
+    const T scale = ToCompute(g) / sums_[1], e = job_.smoothing;
+    const T b = scale * (T(1) - e) * job_.weight_of(t), u = scale * e / static_cast<T>(classes);
+    const T y = (b + u * job_.weight_sum) * inverse;
+    if constexpr (std::is_same_v<S, float>)
+      if (stream) return BackwardRow<S, true>(x, to, classes, t, high, y, b, u, job_.weight);
+    BackwardRow<S, false>(x, to, classes, t, high, y, b, u, job_.weight);
+  }
+
+  const KernelArgs& a_;
+  int64_t rows_;  // of the whole
+  Job<T> job_;
+  T *sums_, *losses_, *weights_, *of_classes_;
+};
+
+template <class K, class F>
+void EntropyOf(const KernelArgs& a, F&& fn) {
+  constexpr Order at = order_of<K>();
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    if (a.dtype(at.loss >= 0 ? at.loss : at.dloss) == a.dtype(at.x))
+      fn(std::type_identity<Entropy<K, S, S>>());
+    else
+      fn(std::type_identity<Entropy<K, S, ComputeOf<S>>>());
   });
 }
 
@@ -339,24 +411,43 @@ void NllOf(const KernelArgs& a) {
 void NllLoss(const KernelArgs& a) {
   dispatch_float(a.dtype(kernels::tensors<kernels::NllLoss>.x), [&]<class S>() { NllOf<S>(a); });
 }
-void CrossEntropy(const KernelArgs& a) {
-  constexpr auto at = kernels::tensors<kernels::CrossEntropy>;
-  dispatch_float(a.dtype(at.x), [&]<class S>() {
-    if (a.dtype(at.loss) == a.dtype(at.x))
-      ForwardOf<S, S>(a);
-    else
-      ForwardOf<S, ComputeOf<S>>(a);
+// The whole, some rows of it, what is before them, what is behind them.
+enum class Stage { All, Begin, Rows, Finish };
+template <class K>
+void EntropyStages(const KernelArgs& a, Stage stage) {
+  EntropyOf<K>(a, [&](auto type) {
+    using Work = typename decltype(type)::type;
+    if (stage == Stage::All) {
+      constexpr Order at = order_of<K>();
+      const pf_tensor& x = a.tensor(at.x);
+      const Scratch<char> workspace(static_cast<int64_t>(entropy_workspace(
+          a.dtype(at.x), at.loss >= 0, x.shape[0], x.shape[1], a.has(at.weight))));
+      Piece all{};
+      all.rows = x.shape[0];
+      all.workspace = workspace.get();
+      all.stream = x.shape[0] * x.shape[1] * static_cast<int64_t>(sizeof(float)) >= kStreamBytes;
+      KernelArgs whole = a;
+      whole.piece = &all;
+      Work(whole).begin();
+      Work(whole).run();
+      if (all.stream) hwy::FlushStream();
+      Work(whole).finish();
+    } else if (stage == Stage::Begin) {
+      Work(a).begin();
+    } else if (stage == Stage::Rows) {
+      Work(a).run();
+    } else {
+      Work(a).finish();
+    }
   });
 }
-void CrossEntropyBackward(const KernelArgs& a) {
-  constexpr auto at = kernels::tensors<kernels::CrossEntropyBackward>;
-  dispatch_float(a.dtype(at.x), [&]<class S>() {
-    if (a.dtype(at.dloss) == a.dtype(at.x))
-      BackwardOf<S, S>(a);
-    else
-      BackwardOf<S, ComputeOf<S>>(a);
-  });
-}
+#define PF_ENTROPY_STAGE(K)                       \
+  void K##Stage(const KernelArgs& a, int stage) { \
+    EntropyStages<kernels::K>(a, Stage{stage});   \
+  }
+PF_ENTROPY_STAGE(CrossEntropy)
+PF_ENTROPY_STAGE(CrossEntropyBackward)
+PF_ENTROPY_STAGE(CrossEntropyBoth)
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace pyflame::cpu::HWY_NAMESPACE
@@ -364,22 +455,69 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(CrossEntropy);
-HWY_EXPORT(CrossEntropyBackward);
+HWY_EXPORT(CrossEntropyStage);
+HWY_EXPORT(CrossEntropyBackwardStage);
+HWY_EXPORT(CrossEntropyBothStage);
 HWY_EXPORT(NllLoss);
 namespace {
+using HWY_NAMESPACE::Stage;
 void nll_loss(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(NllLoss)(a);
 }
-void cross_entropy(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CrossEntropy)(a);
+void check_classes(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::CheckClasses>;
+  constexpr auto number = kernels::numbers<kernels::CheckClasses>;
+  const int64_t classes = a.i(number.classes), ignore = a.i(number.ignore);
+  const int64_t n = numel(a.tensor(at.target));
+  dispatch_integer(a.dtype(at.target), [&]<class I>() {
+    const I* t = a.data<I>(at.target);
+    for (int64_t i = 0; i < n; ++i)
+      if (const auto c = static_cast<int64_t>(t[i]); (c < 0 || c >= classes) && c != ignore)
+        return a.bad_index(c, 0, classes);
+  });
 }
-void cross_entropy_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(a);
+template <class K, Stage kStage>
+void stage(const KernelArgs& a) {
+  if constexpr (std::is_same_v<K, kernels::CrossEntropy>)
+    HWY_DYNAMIC_DISPATCH(CrossEntropyStage)(a, static_cast<int>(kStage));
+  else if constexpr (std::is_same_v<K, kernels::CrossEntropyBackward>)
+    HWY_DYNAMIC_DISPATCH(CrossEntropyBackwardStage)(a, static_cast<int>(kStage));
+  else
+    HWY_DYNAMIC_DISPATCH(CrossEntropyBothStage)(a, static_cast<int>(kStage));
+}
+template <class K>
+Pieces pieces(const KernelArgs& a) {
+  constexpr auto at = HWY_NAMESPACE::order_of<K>();
+  const pf_tensor& x = a.tensor(at.x);
+  Pieces p;
+  if (x.shape[1] == 0) return p;
+  const bool each = Reduction{a.i(kernels::numbers<K>.reduction)} == Reduction::None;
+  p.rows = x.shape[0];
+  p.width = p.per_row[at.x] = x.shape[1];
+  p.per_row[at.target] = 1;
+  p.per_row[at.stats] = 2;
+  if (at.loss >= 0) {
+    p.per_row[at.loss] = each;
+    p.feeds = 1U << at.x;
+  }
+  if (at.dx >= 0) {
+    p.per_row[at.dx] = p.width;
+    p.per_row[at.dloss] = each;
+  }
+  p.workspace = HWY_NAMESPACE::entropy_workspace(a.dtype(at.x), at.loss >= 0, p.rows, p.width,
+                                                 a.has(at.weight));
+  p.begin = stage<K, Stage::Begin>;
+  p.run = stage<K, Stage::Rows>;
+  p.finish = stage<K, Stage::Finish>;
+  return p;
 }
 }  // namespace
 PF_CPU_KERNEL(kernels::NllLoss::kInfo, nll_loss)
-PF_CPU_KERNEL(kernels::CrossEntropy::kInfo, cross_entropy)
-PF_CPU_KERNEL(kernels::CrossEntropyBackward::kInfo, cross_entropy_backward)
+PF_CPU_KERNEL(kernels::CheckClasses::kInfo, check_classes)
+#define PF_ENTROPY(K) \
+  PF_CPU_KERNEL(kernels::K::kInfo, (stage<kernels::K, Stage::All>), pieces<kernels::K>)
+PF_ENTROPY(CrossEntropy)
+PF_ENTROPY(CrossEntropyBackward)
+PF_ENTROPY(CrossEntropyBoth)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

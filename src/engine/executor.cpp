@@ -59,7 +59,8 @@ class Execution {
       program(step) = find_program(g_.recent, g_.device, step.key, step.output_dtypes);
   }
   std::shared_ptr<const CompiledProgram>& program(const ProgramStep& step) {
-    return programs_[&step == &plan_.before ? 0 : &step == &plan_.early ? 1 : 2];
+    const ProgramStep* const steps[] = {&plan_.before, &plan_.early, &plan_.late, &plan_.after};
+    return programs_[std::find(steps, steps + 4, &step) - steps];
   }
   void prepare_kernel();
   void ask();
@@ -72,7 +73,7 @@ class Execution {
   StreamState* stream_;
   const pf_backend* b_;
   Plan plan_;
-  std::shared_ptr<const CompiledProgram> programs_[3];
+  std::shared_ptr<const CompiledProgram> programs_[4];
   pf_tensor tensors_[kMaxAnchorTensors];
   int64_t work_ = 0;  // elements of the kernel's tensors
   pf_group group_{};
@@ -85,6 +86,7 @@ void Execution::prepare() {
   compile(plan_.before);
   compile(plan_.early);
   compile(plan_.after);
+  compile(plan_.late);
   if (plan_.kernel) prepare_kernel();
   // What `early` reads is read once more behind the kernel: it gets no input's memory.
   if (plan_.before.runs()) plan_donations(plan_.before, stream_);
@@ -249,7 +251,7 @@ void Execution::launch_kernel() {
                                 std::memory_order_relaxed);
   counters().joined.fetch_add(joined_, std::memory_order_relaxed);
   if (g_.capture) [[unlikely]]
-    g_.capture->note_group(plan_, a, group_, programs_[0], programs_[2]);
+    g_.capture->note_group(plan_, a, group_, program(plan_.before), program(plan_.after));
 }
 
 void Execution::run() {
@@ -261,6 +263,8 @@ void Execution::run() {
   supply_kernel();
   if (plan_.after.phase) supply(plan_.after);
   launch_kernel();
+  if (plan_.late.phase) supply(plan_.late);
+  if (plan_.late.runs()) launch(plan_.late);
   if (plan_.after.runs() && !together_) launch(plan_.after);
 }
 
@@ -309,17 +313,6 @@ void clear(Group& g, const PhaseCounts* kept = nullptr) {
   g.output_bytes = g.input_bytes = 0;
 }
 
-// What is in a phase goes to one that is empty: few of the places that there are.
-void move_phase(Phase& from, Phase& to) {
-  std::copy_n(from.nodes, from.nnodes, to.nodes);
-  std::move(from.outputs, from.outputs + from.nnodes, to.outputs);
-  std::move(from.inputs, from.inputs + from.ninputs, to.inputs);
-  std::copy_n(from.scalars, from.nscalars, to.scalars);
-  to.shape = from.shape;
-  to.numel = from.numel;
-  static_cast<PhaseCounts&>(to) = std::exchange(static_cast<PhaseCounts&>(from), {});
-}
-
 // False where it failed: what should have been written is poisoned, and the group is empty.
 bool execute(Group& g, bool to_anchor, Flush why) noexcept {
   constexpr int kLongest = 4;  // groups that a window aside waits for
@@ -352,6 +345,17 @@ bool execute(Group& g, bool to_anchor, Flush why) noexcept {
 }
 
 }  // namespace
+
+// Of the places that there are, few.
+void move_phase(Phase& from, Phase& to) {
+  std::copy_n(from.nodes, from.nnodes, to.nodes);
+  std::move(from.outputs, from.outputs + from.nnodes, to.outputs);
+  std::move(from.inputs, from.inputs + from.ninputs, to.inputs);
+  std::copy_n(from.scalars, from.nscalars, to.scalars);
+  to.shape = from.shape;
+  to.numel = from.numel;
+  static_cast<PhaseCounts&>(to) = std::exchange(static_cast<PhaseCounts&>(from), {});
+}
 
 void run_group(Group& g, Flush why) noexcept {
   if (execute(g, false, why)) clear(g);
@@ -386,7 +390,7 @@ void move_window(Group& from, Group& to) {
   to.device = from.device;
   to.output_bytes = std::exchange(from.output_bytes, 0);
   to.input_bytes = std::exchange(from.input_bytes, 0);
-  for (int i = 0; i < 2; ++i) move_phase(from.phases[i], to.phases[i]);
+  for (int i = 0; i < 3; ++i) move_phase(from.phases[i], to.phases[i]);
   to.has_anchor = std::exchange(from.has_anchor, false);
   to.takeover = std::move(from.takeover);
   AnchorCall &a = from.anchor, &b = to.anchor;
@@ -395,7 +399,7 @@ void move_window(Group& from, Group& to) {
     b.nouts = a.nouts;
     b.ntensors = a.ntensors;
     b.nattrs = a.nattrs;
-    b.reads_behind = a.reads_behind;
+    b.reads_beside = a.reads_beside;
     b.options = a.options;
     std::move(a.tensors, a.tensors + a.ntensors, b.tensors);
     std::copy_n(a.shapes, a.ntensors, b.shapes);

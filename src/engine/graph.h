@@ -71,7 +71,7 @@ struct Phase : PhaseCounts {
 struct AnchorCall {
   const Kernel* kernel = nullptr;
   int nouts = 0, ntensors = 0, nattrs = 0;
-  uint32_t reads_behind = 0;  // nodes of the phase behind it that it reads, too: they run first
+  uint32_t reads_beside = 0;  // nodes of the phase beside it that it reads: they run before it
   CallOptions options;
   Place tensors[kMaxAnchorTensors];
   Dims shapes[kMaxAnchorTensors];
@@ -79,7 +79,7 @@ struct AnchorCall {
 };
 
 // Storage::writer_node: which part of the window writes it, and which node or output.
-enum Part : int { kBefore = 0, kAnchor = 1, kAfter = 2 };
+enum Part : int { kBefore = 0, kAnchor = 1, kAfter = 2, kBeside = 3 };
 constexpr int16_t code_of(int part, int index) {
   return static_cast<int16_t>(part << 8 | index);
 }
@@ -92,12 +92,15 @@ constexpr int index_of(int code) {
 
 struct Window {
   Device device;
-  Phase phases[2];  // before and after the anchor
+  // Before and after the anchor. Beside it: what was behind the first of two kernels that became
+  // one, such as a loss's gradient of itself; what of that the kernel does not read runs behind it.
+  Phase phases[3];
   AnchorCall anchor;
   bool has_anchor = false;
 
   bool empty() const { return phases[0].nnodes == 0 && !has_anchor; }
   Phase& active() { return phases[has_anchor ? 1 : 0]; }
+  Phase& phase(int part) { return phases[part == kBefore ? 0 : part == kAfter ? 1 : 2]; }
 };
 
 }  // namespace pyflame::engine

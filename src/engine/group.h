@@ -73,6 +73,7 @@ void run_group(Group&, Flush why) noexcept;
 // The same for all but its last phase, which becomes the first one of the group; what it reads and
 // writes is for the caller to note. False where the run failed: the group is empty.
 bool run_to_anchor(Group&, Flush why) noexcept;
+void move_phase(Phase& from, Phase& to);  // to one that is empty: what is in it, not who writes it
 // What is recorded becomes the window that waits; what was set aside before runs. The group's mutex
 // is held.
 void set_aside(Group&);

@@ -218,10 +218,28 @@ bool link_after(const Window& w, Plan& plan) {
   return true;
 }
 
+// Whether what runs beside the kernel and the programs around it do not look at each other's
+// results, so that they may run in another order.
+bool is_aside(const ProgramStep& step, const Plan& plan) {
+  if (!step.runs()) return true;
+  const auto place = [&](int i) -> const Place& { return step.phase->outputs[step.stored[i]]; };
+  for (const ProgramStep* other : {&plan.before, &plan.after}) {
+    if (!other->runs()) continue;
+    for (int o = 0; o < step.noutputs; ++o)
+      if (input_of(*other, place(o).storage.get()) >= 0) return false;
+    for (int o = 0; o < other->noutputs; ++o) {
+      const Place& p = other->phase->outputs[other->stored[o]];
+      if (input_of(step, p.storage.get()) >= 0 || writes_place(step, p)) return false;
+    }
+  }
+  return true;
+}
+
 // See Plan::may_join.
 bool link(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
-  if (!all_known(w, plan)) return false;
+  if (!all_known(w, plan) || !is_aside(plan.early, plan) || !is_aside(plan.late, plan))
+    return false;
   // The rows of a kernel are in the order of its dimensions; what libraries would make lies as the
   // kernel was told to lay it.
   if (plan.before.runs() && !link_before(w, plan)) return false;
@@ -232,7 +250,7 @@ bool link(const Window& w, Plan& plan) {
     const Place& p = a.tensors[i];
     if (!p.storage) continue;
     if (input_of(plan.before, p.storage.get()) >= 0) return false;
-    if (has_handles(*p.storage)) continue;
+    if (has_handles(*p.storage) || input_of(plan.late, p.storage.get()) >= 0) continue;
     plan.links.unread |= 1u << i;
     if (!p.storage->data && a.kernel->anchor == Anchor::Rowwise &&
         input_of(plan.after, p.storage.get()) >= 0)
@@ -248,11 +266,11 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
   plan_program(w, w.phases[0], live_nodes(w.phases[0]), plan.before);
   if (!w.has_anchor) return;
   plan.kernel = true;
-  const uint32_t early = w.anchor.reads_behind;
-  plan_program(w, w.phases[1], early, plan.early);
-  if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]) & ~early, plan.after);
-  // Beside a program in between nothing joins.
-  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, plan) &&
+  const uint32_t early = w.anchor.reads_beside;
+  plan_program(w, w.phases[2], early, plan.early);
+  plan_program(w, w.phases[2], live_nodes(w.phases[2]) & ~early, plan.late);
+  if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]), plan.after);
+  plan.may_join = (plan.before.runs() || plan.after.runs()) && link(w, plan) &&
                   (plan.before_joins() || plan.after.runs());
 }
 

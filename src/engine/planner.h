@@ -41,9 +41,11 @@ struct Links {
   uint32_t before_without = 0, after_without = 0, kernel_without = 0;
 };
 
-// In this order: a program, what the kernel reads of the phase behind it, the kernel, a program.
+// In this order: a program, what the kernel reads of the phase beside it, the kernel, what else
+// there is of that, a program. As one launch the first and the last of them go along with the
+// kernel.
 struct Plan {
-  ProgramStep before, early, after;
+  ProgramStep before, early, late, after;
   bool kernel = false;
   bool to_anchor = false;  // the last phase stays for later
   // The kernel and the programs beside it may run as one launch. False where they must be seen to

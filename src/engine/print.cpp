@@ -15,6 +15,7 @@ class Printer {
     phase(w.phases[0], before_);
     if (!w.has_anchor) return;
     anchor(w.anchor);
+    phase(w.phases[2], beside_);
     if (last) phase(w.phases[1], after_);
   }
 
@@ -109,7 +110,7 @@ class Printer {
 
   std::vector<Value> values_;
   std::ostringstream graph_;
-  Names before_, after_;
+  Names before_, beside_, after_;
   std::string kernel_;
 };
 
@@ -138,8 +139,9 @@ std::string Printer::plan(const Plan& plan, bool together) const {
   const auto add = [&](const std::string& line) { s << (together ? "| " : "") << line << "\n"; };
   if (together) s << "one launch:\n";
   if (plan.before.runs()) add(program(plan.before, before_));
-  if (plan.early.runs()) add(program(plan.early, after_));
+  if (plan.early.runs()) add(program(plan.early, beside_));
   if (plan.kernel) add("kernel " + kernel_);
+  if (plan.late.runs()) add(program(plan.late, beside_));
   if (plan.after.runs()) add(program(plan.after, after_));
   return s.str();
 }

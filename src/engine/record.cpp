@@ -86,6 +86,13 @@ bool comes_early(const Group& g, const Request& q) {
   });
 }
 
+// Whether a tensor is all of what lies in a place; row-major, it may have another shape.
+bool is_all_of(const Place& p, const Dims& shape, const TensorImpl& t) {
+  if (t.shape == shape) return same_place(p, t, shape);
+  return p.contiguous && t.contiguous && p.offset == t.offset && p.dtype == t.dtype &&
+         t.numel == numel(shape);
+}
+
 bool reads(const Group& g, const Request& q) {
   return std::any_of(q.operands.begin(), q.operands.end(), [&g](const Operand& o) {
     return o.tensor && writes(g, *(*o.tensor)->storage);
@@ -134,13 +141,11 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
         consumes = true;
         continue;
       }
-      // Written before the anchor or by it, read after it: through memory.
-      if (part_of(code) == kBefore) {
-        g.phases[0].materialise |= 1u << k;
-      } else if (!same_place(g.anchor.tensors[k], t, g.anchor.shapes[k]) ||
-                 !(t.shape == g.anchor.shapes[k])) {
+      // Written before the anchor, beside it or by it, read after it: through memory.
+      if (part_of(code) != kAnchor)
+        g.phase(part_of(code)).materialise |= 1u << k;
+      else if (!is_all_of(g.anchor.tensors[k], g.anchor.shapes[k], t))
         return *why = Flush::AliasHazard, Join::No;
-      }
       consumes = true;
     }
     int found = -1;
@@ -507,7 +512,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   const bool pending =
       (k.anchor == Anchor::Library || k.anchor == Anchor::Reduce || k.anchor == Anchor::Rowwise) &&
       count <= kMaxAnchorTensors && attrs.size() <= kMaxAttrs && !foreign &&
-      !(k.indices != kernels::Indices::None && backend_of(device)->synchronous) &&
+      !((k.indices != kernels::Indices::None || options.indices != kernels::Indices::None) &&
+        backend_of(device)->synchronous) &&
       !eager_flag().load(std::memory_order_relaxed);
 
   auto after_inplace = [&] {
@@ -609,7 +615,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       raise_poison(*t->storage, g);
   AnchorCall& a = g.anchor;
   a.kernel = &k;
-  a.reads_behind = 0;
+  a.reads_beside = 0;
   a.options = options;
   a.nouts = static_cast<int>(outs.size());
   a.ntensors = static_cast<int>(count);
@@ -644,7 +650,7 @@ void on_last_handle(Storage& s) noexcept {
   if (g->waits_for_reader) return forget_again(*g, s);
   std::lock_guard lock(g->mutex);
   if (s.writer.load(std::memory_order_relaxed) != g || part_of(s.writer_node) == kAnchor) return;
-  Phase& ph = g->phases[part_of(s.writer_node) == kAfter ? 1 : 0];
+  Phase& ph = g->phase(part_of(s.writer_node));
   uint32_t bit = 1u << index_of(s.writer_node);
   if ((ph.consumed | ph.materialise | ph.superseded) & bit) return;
   ph.materialise |= bit;

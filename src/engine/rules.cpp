@@ -180,11 +180,11 @@ bool take_input(Group& g, const Tensor& t) {
   const Storage& s = *t->storage;
   if (!writes(g, s)) return true;
   const int part = part_of(s.writer_node), node = index_of(s.writer_node);
-  if (part == kAnchor) return false;
-  Phase& ph = g.phases[part == kAfter ? 1 : 0];
+  if (part == kAnchor || part == kBeside) return false;
+  Phase& ph = g.phase(part);
   if (!(ph.shape == t->shape) || !same_place(ph.outputs[node], *t.impl(), ph.shape)) return false;
-  if (part == kAfter && !can_precede(g, node)) return false;
-  (part == kAfter ? a.reads_behind : ph.materialise) |= 1u << node;
+  if (part == kAfter && (g.phases[2].nnodes || !can_precede(g, node))) return false;
+  (part == kAfter ? a.reads_beside : ph.materialise) |= 1u << node;
   return true;
 }
 
@@ -228,6 +228,14 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
   }
   for (int i = 0; i < nfresh; ++i)
     if (nfresh > 1 ? writes(g, *(*fresh[i])->storage) : !take_input(g, *fresh[i])) return false;
+  // What is behind the kernel is no longer: nodes over what both make come there.
+  if (a.reads_beside && !g.phases[2].nnodes) {
+    move_phase(g.phases[1], g.phases[2]);
+    for (int i = 0; i < g.phases[2].nnodes; ++i) {
+      Storage& s = *g.phases[2].outputs[i].storage;
+      if (writes(g, s, kAfter)) s.writer_node = code_of(kBeside, index_of(s.writer_node));
+    }
+  }
   // The pending kernel's tensors go to their new places, behind which the others come.
   Place tensors[kMaxAnchorTensors];
   Dims shapes[kMaxAnchorTensors];

@@ -62,7 +62,7 @@ void let_wait(Storage& s, Device device, const MadeBy& made, const Capture* capt
   AnchorCall& a = g->anchor;
   a.kernel = &kernel<Matmul>();
   a.options = {.op = "linear"};
-  a.reads_behind = 0;
+  a.reads_beside = 0;
   a.nouts = Matmul::kInfo.outputs;
   a.ntensors = kCount<Matmul::Tensors>;
   a.nattrs = kCount<Matmul::Numbers>;

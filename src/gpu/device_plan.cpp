@@ -367,4 +367,19 @@ bool DeviceProgram::plan_part(const pf_launch& l, int with, int64_t rows, int64_
   return true;
 }
 
+std::vector<int> DeviceProgram::kept_inputs(const LaunchClass& c) const {
+  std::vector<int> kept;
+  for (int k = 0; k < inputs(); ++k)
+    if (loaded_[static_cast<size_t>(k)] && c.walk[k] == (LaunchClass::kInner | LaunchClass::kOuter))
+      kept.push_back(k);
+  std::stable_sort(kept.begin(), kept.end(),
+                   [&](int a, int b) { return itemsize(dtype_of(a)) > itemsize(dtype_of(b)); });
+  return kept;
+}
+int64_t DeviceProgram::row_bytes(const LaunchClass& c, int64_t cols) const {
+  int64_t bytes = 0;
+  for (int k : kept_inputs(c)) bytes += static_cast<int64_t>(itemsize(dtype_of(k)));
+  return bytes * cols;
+}
+
 }  // namespace pyflame::gpu

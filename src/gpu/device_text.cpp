@@ -223,7 +223,8 @@ class TextPrinter {
     part_ = part;
     body();
     this->part(type, with, keep);
-    return "#include \"vector.h\"\n" + head() + out_;
+    // Not where it is asked for: includes are expanded whatever they stand under.
+    return "#include \"kept_row_mma.h\"\n" + head() + out_;
   }
 
  private:
@@ -688,17 +689,47 @@ void TextPrinter::part(const char* type, int with, bool keep) {
            (spread(k) == Spread::Each || spread(k) == Spread::AlongRow);
   };
   const std::string where = "(const " + args() + "& a, pf_i64 row, pf_i64 col";
+  const auto past = [&](int k) {
+    return c_.stream && spread(k) == Spread::Each ? "true" : "false";
+  };
+  const auto from = [&](int k) {
+    return std::string("static_cast<const ") + storage(k) + "*>(a.p[" + str(k) + "]) + " +
+           part_address(k);
+  };
+  const auto load_it = [&](int k) {
+    out_ += "    w" + str(k) + ".template load<" + past(k) + ">(" + from(k) + ");\n";
+  };
   out_ += std::string("template <int N>\nstruct ") + type + " {\n";
   for (int k = 0; k < ninputs_; ++k)
     if (waits(k)) out_ += std::string("  pf_vector<") + storage(k) + ", N> w" + str(k) + ";\n";
   out_ += "  PF_METHOD void load" + where + ") {\n";
   for (int k = 0; k < ninputs_; ++k)
-    if (waits(k))
-      out_ += "    w" + str(k) + ".template load<" +
-              (c_.stream && spread(k) == Spread::Each ? "true" : "false") + ">(static_cast<const " +
-              storage(k) + "*>(a.p[" + str(k) + "]) + " + part_address(k) + ");\n";
-  out_ += "  }\n  PF_METHOD void run" + where + (makes ? ", " : ", const ") + compute(with) +
-          " (&" + name(with) + ")[N]) const {\n  constexpr int V = N, E = N;\n";
+    if (waits(k)) load_it(k);
+  out_ += "  }\n";
+  if (makes) {
+    // Of rows in shared memory: the elements of operands lie behind each other, large ones first.
+    out_ += "#if PF_KEEP\n  static PF_METHOD void keep" + where +
+            ", char* to, pf_i64 c, pf_i64 vectors) {\n";
+    const auto kept = p_.kept_inputs(c_);
+    const auto place = [&](size_t i) {
+      int before = 0;
+      for (size_t j = 0; j < i; ++j) before += static_cast<int>(itemsize(p_.dtype_of(kept[j])));
+      return "to + (vectors * " + str(before) + " + c * static_cast<pf_i64>(sizeof(" +
+             storage(kept[i]) + "))) * N";
+    };
+    for (size_t i = 0; i < kept.size(); ++i)
+      out_ += std::string("    pf_keep<") + storage(kept[i]) + ", N, " + past(kept[i]) + ">(" +
+              place(i) + ", " + from(kept[i]) + ");\n";
+    out_ +=
+        "  }\n  PF_METHOD void kept" + where + ", const char* to, pf_i64 c, pf_i64 vectors) {\n";
+    for (int k = 0; k < ninputs_; ++k)
+      if (waits(k) && spread(k) != Spread::Each) load_it(k);
+    for (size_t i = 0; i < kept.size(); ++i)
+      out_ += "    pf_kept(" + place(i) + ", w" + str(kept[i]) + ");\n";
+    out_ += "  }\n#endif\n";
+  }
+  out_ += "  PF_METHOD void run" + where + (makes ? ", " : ", const ") + compute(with) + " (&" +
+          name(with) + ")[N]) const {\n  constexpr int V = N, E = N;\n";
   for (int k = 0; k < p_.operands(); ++k)
     if (used(k) && k != with)
       out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";

@@ -111,8 +111,11 @@ class DeviceProgram {
   std::string epilogue_text(const LaunchClass&, int from) const;
   // Before the kernel, which reads operand `to`, an output; it goes to memory too if others do
   // (`keep`). Defines pf_before_args, and pf_before<N> for what N neighbours are made from:
-  // load(args, row, col), and run(args, row, col, values (&)[N]).
+  // load(args, row, col), and run(args, row, col, values (&)[N]). With -DPF_KEEP=1 also keep(args,
+  // row, col, to, c, vectors) and kept(the same): load() by way of shared memory, where `to` has
+  // the row's vectors, of which this is number c; it takes row_bytes().
   std::string prologue_text(const LaunchClass&, int to, bool keep) const;
+  int64_t row_bytes(const LaunchClass&, int64_t cols) const;
 
  private:
   friend class TextPrinter;
@@ -124,6 +127,8 @@ class DeviceProgram {
   int number(uint8_t scalar, DType type) const;
   int operands() const { return static_cast<int>(inputs_.size() + outputs_.size()); }
   DType dtype_of(int operand) const;
+  // Of a part: inputs with an element of their own for each place, large elements first.
+  std::vector<int> kept_inputs(const LaunchClass&) const;
   // Elements of one thread: vectors of `vec`, that many times.
   int repeats(const LaunchClass&) const;
   // Elements along a side of a tile, and in memory of the block from row to row.

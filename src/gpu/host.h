@@ -52,6 +52,7 @@ int program_inputs(const void* kernel);
 class GraphRecorder;
 void program_writes(const void* kernel, const pf_launch&, GraphRecorder& to);
 // See KernelArgs::join().
+int64_t row_bytes(const Around&, const JoinedRows&);  // see KernelArgs; 0: no program makes them
 Joined join_programs(Device&, Around&, const char* file, const Defines&, const char* entry,
                      const JoinedRows&);
 

@@ -87,6 +87,10 @@ Joined KernelArgs::join(const char* file, const Defines& defines, const char* en
   if (around) return join_programs(device, *around, file, defines, entry, rows);
   return {compile(file, defines, entry)};
 }
+int64_t KernelArgs::row_bytes(const JoinedRows& rows) const {
+  if (const int64_t made = around ? gpu::row_bytes(*around, rows) : 0) return made;
+  return rows.cols * static_cast<int64_t>(itemsize(dtype(rows.input)));
+}
 void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
                             const uint32_t* sizes, int nargs) const {
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);

@@ -147,6 +147,7 @@ struct JoinedRows {
   int64_t rows, cols, vec;
   bool past = false;   // larger than caches
   bool again = false;  // some elements are made more than once: nothing may be stored before it
+  bool behind = true;  // false: nothing joins behind it
 };
 
 // Elements that a GPU is through with in a few microseconds.
@@ -194,6 +195,9 @@ struct KernelArgs {
   }
   // As compile(), with the programs around it that can be part of it (kernels/around.h).
   Joined join(const char* file, const Defines& defines, const char* entry, const JoinedRows&) const;
+  // What memory has of a row of the input: its own bytes, or those of what it is made from where a
+  // program joins before the kernel.
+  int64_t row_bytes(const JoinedRows&) const;
   // Whether a tensor's memory may be read before the kernels in front of this one have ended: those
   // that may still be running then are a graph's, and do not write it. `own`: this call may, each
   // thread what it has read.

@@ -21,29 +21,27 @@ struct Order {
 struct Prepared {
   pf_entropy r{};
   Defines defines;
+  JoinedRows rows;
   int block = 0;
   size_t kept = 0;  // bytes of shared memory in which entropy_both keeps rows
 
   bool one_block() const { return r.rows > 0 && kept == 0 && r.rows * r.width <= kRowThreads; }
   void alone(const KernelArgs& a, bool steady) const {
     const auto threads = static_cast<int>(power_of_two_from(r.rows * r.width));
-    a.launch(a.compile("cross_entropy.h", defines, "entropy_alone"), Grid(1),
-             std::max(block, threads), 0, r, pf_i32{steady});
+    a.launch(join(a, "entropy_alone"), Grid(1), std::max(block, threads), 0, r, pf_i32{steady});
   }
+  // Blocks that keep rows stay, two on a multiprocessor.
   void for_rows(const KernelArgs& a, const char* entry) const {
-    if (r.rows > 0)
-      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block);
+    if (r.rows == 0) return;
+    const Grid grid(kept > 0 ? std::min<int64_t>(r.rows, 2 * a.traits().compute_units)
+                             : ceil_div(r.rows, block / static_cast<int>(r.width)));
+    a.launch(join(a, entry), grid, block, kept, r);
   }
-  // Blocks that stay, two on a multiprocessor.
-  void for_kept(const KernelArgs& a, const char* entry) const {
-    launch(a, entry, Grid(std::min<int64_t>(r.rows, 2 * a.traits().compute_units)), block, kept);
+  void for_all(const KernelArgs& a, const char* entry) const {
+    a.launch(a.compile("cross_entropy.h", defines, entry), Grid(1), 1024, 0, r);
   }
-  void for_all(const KernelArgs& a, const char* entry) const { launch(a, entry, Grid(1), 1024); }
-
- private:
-  void launch(const KernelArgs& a, const char* entry, Grid grid, int threads,
-              size_t shared = 0) const {
-    a.launch(a.compile("cross_entropy.h", defines, entry), grid, threads, shared, r);
+  Joined join(const KernelArgs& a, const char* entry) const {
+    return a.join("cross_entropy.h", defines, entry, rows);
   }
 };
 
@@ -68,7 +66,6 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
   r.ignore = a.i(number.ignore);
   r.smoothing = a.f(number.smoothing);
   r.reduction = static_cast<int32_t>(a.i(number.reduction));
-  r.error = a.error();
   const int64_t v = vector_width(classes, {{x.data, t}, {r.dx, t}, {r.weight, t}});
   r.vectors = classes / v;
   const int64_t width =
@@ -77,9 +74,11 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
                           1, kRowThreads);
   r.width = static_cast<uint32_t>(width);
   p.block = row_block(width, a.traits());
-  const int64_t row_bytes = classes * static_cast<int64_t>(itemsize(t)), bytes = rows * row_bytes;
+  const bool past = larger_than_caches(rows * classes * static_cast<int64_t>(itemsize(t)));
+  // The loss looks at the target's logit by itself, and the gradient at the row once more.
+  p.rows = {at.x, rows, classes, v, past, at.loss >= 0, at.dx >= 0};
   // Rows so long that those under way together are more than a cache holds, if two of them fit.
-  const KeptRow kept = kept_row(row_bytes, a.traits());
+  const KeptRow kept = kept_row(a.row_bytes(p.rows), a.traits());
   if (at.loss >= 0 && at.dx >= 0 && width == kRowThreads && kept.two && !a.traits().amd)
     p.kept = kept.bytes;
   p.defines = Defines()
@@ -89,8 +88,10 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
                   .value("PF_V", v)
                   .value("PF_HAS_W", weighted)
                   .value("PF_SMOOTH", smooth)
-                  .value("PF_PAST", larger_than_caches(bytes))
+                  .value("PF_PAST", past)
                   .value("PF_KEEP", p.kept > 0);
+  if (a.asked()) return p;
+  r.error = a.error();
   if (at.loss >= 0) {
     const size_t wide = t == DType::Float64 ? 8 : 4;
     r.losses = a.workspace(2 * wide * static_cast<size_t>(std::max<int64_t>(rows, 1)));
@@ -112,6 +113,7 @@ void cross_entropy(const KernelArgs& a) {
                                  .target = at.target,
                                  .weight = at.weight,
                                  .loss = at.loss});
+  if (a.asked()) return void(p.join(a, "entropy_rows"));
   p.for_rows(a, "entropy_rows");
   p.for_all(a, "entropy_finish");
 }
@@ -126,6 +128,7 @@ void cross_entropy_backward(const KernelArgs& a) {
                                  .weight = at.weight,
                                  .dx = at.dx,
                                  .dloss = at.dloss});
+  if (a.asked()) return void(p.join(a, "entropy_backward"));
   p.for_rows(a, "entropy_backward");
 }
 
@@ -139,13 +142,11 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .loss = at.loss,
                                  .dx = at.dx,
                                  .dloss = at.dloss});
+  if (a.asked()) return void(p.join(a, "entropy_both"));
   const auto steady = [&](int i) { return !a.has(i) || a.steady(i); };
   if (p.one_block()) return p.alone(a, steady(at.target) && steady(at.weight));
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
-  if (p.kept > 0 && p.r.rows > 0)
-    p.for_kept(a, "entropy_both");
-  else
-    p.for_rows(a, "entropy_both");
+  p.for_rows(a, "entropy_both");
   p.for_all(a, "entropy_both_finish");
 }
 
@@ -153,8 +154,8 @@ void cross_entropy_both(const KernelArgs& a) {
 
 PF_GPU_TOGETHER("cross_entropy.h", "entropy_rows entropy_finish")
 PF_GPU_TOGETHER("cross_entropy.h", "entropy_both entropy_total entropy_both_finish")
-PF_GPU_KERNEL(CrossEntropy::kInfo, cross_entropy)
-PF_GPU_KERNEL(CrossEntropyBackward::kInfo, cross_entropy_backward)
-PF_GPU_KERNEL(CrossEntropyBoth::kInfo, cross_entropy_both)
+PF_GPU_ROW_KERNEL(CrossEntropy::kInfo, cross_entropy)
+PF_GPU_ROW_KERNEL(CrossEntropyBackward::kInfo, cross_entropy_backward)
+PF_GPU_ROW_KERNEL(CrossEntropyBoth::kInfo, cross_entropy_both)
 
 }  // namespace pyflame::gpu

@@ -88,6 +88,17 @@ struct Program {
 
 }  // namespace
 
+int64_t row_bytes(const Around& around, const JoinedRows& rows) {
+  const Around::Part& part = around.before;
+  gpu::DeviceLaunch l;
+  if (!part.program || part.tensor != rows.input) return 0;
+  const gpu::DeviceProgram& text = static_cast<Program*>(part.program)->text;
+  return text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
+                        static_cast<int>(rows.vec), false, l)
+             ? text.row_bytes(l.key, rows.cols)
+             : 0;
+}
+
 Joined join_programs(Device& device, Around& around, const char* file, const Defines& defines,
                      const char* entry, const JoinedRows& rows) {
   thread_local gpu::DeviceLaunch launches[2];
@@ -99,12 +110,13 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
   for (int k = 0; k < 2; ++k) {
     Around::Part& part = *parts[k];
     if (!part.program || part.tensor != (k == 0 ? rows.input : 0)) continue;
+    if (k == 1 && !rows.behind) continue;
     Program& p = *static_cast<Program*>(part.program);
     // What is stored may lie where the program reads: no second run would find that.
     if (k == 0 && rows.again && (part.keep || p.text.outputs() > 1)) continue;
     gpu::DeviceLaunch& l = launches[k];
     if (!p.text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
-                          static_cast<int>(rows.vec), rows.past, l)) {
+                          static_cast<int>(rows.vec), rows.past && !(k == 0 && rows.again), l)) {
       if (part.must) throw Failure(PF_INVALID, "a program that was to join a kernel cannot");
       continue;
     }

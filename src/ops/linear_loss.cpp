@@ -25,6 +25,7 @@ using ops::EntropyArgs;
 using ops::Reduction;
 
 constexpr const char* kOp = "linear_cross_entropy";
+constexpr auto kClasses = kernels::Indices::Classes;  // are not checked before
 
 // Rows (n, features), the layer's weight and bias in their dtype, targets (n) and the classes'
 // weights in the dtype of the loss' kernel.
@@ -107,17 +108,17 @@ void run(const Layer& l, const EntropyArgs& args, Pass& p) {
     const Tensor stats = make_tensor(Dims{rows, 2}, wide, device);
     const Tensor from = !gradients || !p.each.defined() ? scale : narrow(p.each, 0, begin, rows);
     // The gradient takes the place of the logits.
-    if (gradients &&
-        engine::has_kernel(engine::kernel<kernels::CrossEntropyBoth>(), runs_on({x, l.weight}))) {
-      engine::call<kernels::CrossEntropyBoth>({.loss = loss,
+    if (gradients) {
+      engine::call<kernels::CrossEntropyBoth>({.dx = logits,
+                                               .loss = loss,
                                                .stats = stats,
                                                .total = total,
-                                               .dx = logits,
                                                .x = logits,
                                                .target = targets,
                                                .weight = l.class_weight,
                                                .dloss = from},
-                                              numbers, {.inplace = 1 << 3, .op = kOp});
+                                              numbers,
+                                              {.inplace = 1, .op = kOp, .indices = kClasses});
     } else {
       engine::call<kernels::CrossEntropy>({.loss = loss,
                                            .stats = stats,
@@ -125,18 +126,9 @@ void run(const Layer& l, const EntropyArgs& args, Pass& p) {
                                            .x = logits,
                                            .target = targets,
                                            .weight = l.class_weight},
-                                          numbers, {.op = kOp});
-      if (gradients)
-        engine::call<kernels::CrossEntropyBackward>({.dx = logits,
-                                                     .dloss = from,
-                                                     .x = logits,
-                                                     .target = targets,
-                                                     .stats = stats,
-                                                     .total = total,
-                                                     .weight = l.class_weight},
-                                                    numbers, {.inplace = 1, .op = kOp});
+                                          numbers, {.op = kOp, .indices = kClasses});
+      continue;
     }
-    if (!gradients) continue;
     if (l.widen) logits = to(logits, type);
     if (p.dx) multiply(narrow(f.dx, 0, begin, rows), logits, l.weight, {}, false, false);
     const auto add_up = [&](Tensor& sum, const Tensor& part) {

@@ -196,13 +196,22 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
       .ignore = Scalar(args.ignore),
       .smoothing = Scalar(args.smoothing),
       .reduction = Scalar(static_cast<int64_t>(args.reduction))};
+  // The loss waits for its gradient, and takes what is before it along; a wrong class is told now.
+  const Device on = runs_on({c.rows, c.targets});
+  kernels::Indices indices = kernels::Indices::Classes;
+  if (backend_of(on)->synchronous && c.targets->storage->device == on) {
+    engine::call<kernels::CheckClasses>({.target = c.targets},
+                                        {.classes = Scalar(classes), .ignore = numbers.ignore},
+                                        {.op = "cross_entropy"});
+    indices = kernels::Indices::None;
+  }
   engine::call<kernels::CrossEntropy>({.loss = loss,
                                        .stats = stats,
                                        .total = total,
                                        .x = c.rows,
                                        .target = c.targets,
                                        .weight = c.weight},
-                                      numbers, {.op = "cross_entropy"});
+                                      numbers, {.op = "cross_entropy", .indices = indices});
   if (autograd::wanted({c.rows}))
     autograd::attach(
         "cross_entropy", {loss}, {c.rows},

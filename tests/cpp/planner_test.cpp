@@ -173,13 +173,48 @@ TEST_F(PlannedRows, APartOfFreshMemoryJoinsNothing) {
   EXPECT_FALSE(plan().may_join);
 }
 
-TEST_F(PlannedRows, WhatTheKernelReadsOfBehindItRunsFirst) {
-  window_.anchor.reads_behind = 1;
+// exp(c) beside the kernel, which reads it, and neg(c).
+class PlannedBeside : public PlannedRows {
+ protected:
+  void SetUp() override {
+    PlannedRows::SetUp();
+    Phase& ph = window_.phases[2];
+    begin(ph, {2});
+    adds(ph, table::op::exp, first_, {input(reads(ph, c_))});
+    adds(ph, table::op::neg, then_, {input(0)});
+    window_.anchor.reads_beside = 1;
+  }
+  Tensor c_ = made({2}), first_ = fresh({2}), then_ = fresh({2});
+};
+
+TEST_F(PlannedBeside, WhatTheKernelReadsRunsFirstAndTheRestBehind) {
   const Plan& p = plan();
   EXPECT_TRUE(p.early.runs());
-  EXPECT_FALSE(p.after.runs());  // it is done
-  EXPECT_FALSE(p.may_join);
+  EXPECT_EQ(p.early.noutputs, 1);
   EXPECT_EQ(p.early.donor[0], -1);
+  EXPECT_TRUE(p.late.runs());
+  EXPECT_EQ(p.late.noutputs, 1);
+  EXPECT_TRUE(p.may_join);
+}
+
+TEST_F(PlannedBeside, WhatReadsWhatIsBeforeJoinsNothing) {
+  Phase& ph = window_.phases[2];
+  ph.inputs[0] = window_.phases[0].outputs[0];
+  EXPECT_FALSE(plan().may_join);
+}
+
+TEST_F(PlannedBeside, WhatIsReadBehindJoinsNothing) {
+  window_.phases[1].inputs[0] = window_.phases[2].outputs[1];
+  EXPECT_FALSE(plan().may_join);
+}
+
+TEST_F(PlannedBeside, WhatReadsAResultHasItInMemory) {
+  y_ = Tensor();
+  EXPECT_EQ(plan().links.unread, 1u);
+  window_.phases[2].inputs[0].storage = window_.anchor.tensors[0].storage;
+  const Plan& p = plan();
+  EXPECT_EQ(p.links.unread, 0u);
+  EXPECT_EQ(p.links.kernel_without & 1u, 0u);
 }
 
 TEST_F(PlannedRows, AsText) {
