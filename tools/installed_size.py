@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BAR = 15_000_000
-MOST = 20_000_000
+MOST = BAR
 
 
 def stripped(library, folder):

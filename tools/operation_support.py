@@ -296,8 +296,11 @@ def support(pf):
 
 
 def text_of(table):
-    rows = ",\n".join(f"{json.dumps(n)}: {json.dumps(row)}" for n, row in table.items())
-    return "{\n" + rows + "\n}\n"
+    dtypes = sorted({tuple(row[0]) for row in table.values()})
+    rows = {"": dtypes} | {n: [dtypes.index(tuple(row[0])), *row[1:]] for n, row in table.items()}
+    return (
+        "{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items()) + "\n}\n"
+    )
 
 
 def main():
@@ -312,7 +315,7 @@ def main():
     if not args.check:
         FILE.write_text(text_of(found))
         return 0
-    said = json.loads(FILE.read_text())
+    said = pf.ops._supported()
     differ = [n for n in {**found, **said} if found.get(n) != said.get(n)]
     if differ:
         print(f"run tools/operation_support.py: {', '.join(differ[:20])}")

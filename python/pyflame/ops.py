@@ -35,7 +35,9 @@ _DECOMPOSED = "cuSOLVER or hipSOLVER, or on the host"
 def _supported():
     path = os.path.join(os.path.dirname(__file__), "_support.json")
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        table = json.load(file)
+    dtypes = table.pop("")  # many operations take the same
+    return {name: [dtypes[row[0]], *row[1:]] for name, row in table.items()}
 
 
 def support(name):

@@ -254,6 +254,7 @@ void count(const KernelArgs& a, int64_t bins, int64_t begin, int64_t end, T* tab
   const auto all = [&](const auto& weight) {
     int64_t i = begin;
     for (; i + kTables <= end; i += kTables)
+#pragma GCC unroll 4
       for (int64_t t = 0; t < kTables; ++t)
         table[checked_index(a, index[(i + t) * step], bins, false) * kTables + t] += weight(i + t);
     for (; i < end; ++i)

@@ -3,7 +3,7 @@
 // mod 16 (float64: 8); lanes are added in halves, blocks in a tree. All layouts keep it: rows in
 // registers (four blocks at a time), columns with a table of lanes for every column, anything else
 // packed block by block.
-#include "cpu/targets.h"
+#include "cpu/one_target.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
 #include "hwy/foreach_target.h"

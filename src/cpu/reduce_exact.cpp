@@ -146,6 +146,9 @@ constexpr int64_t kLanes = 32, kBlock = 4096;
 
 // Element k of a block goes to lane k mod 32 (this matters for products only).
 template <class Op, class S>
+#if defined(__GNUC__) && !defined(__clang__)
+[[gnu::optimize("peel-loops")]]  // lanes into registers
+#endif
 typename Op::Acc block_reduce(const S* x, int64_t n) {
   using Acc = typename Op::Acc;
   Acc lane[kLanes];

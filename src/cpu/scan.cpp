@@ -115,10 +115,13 @@ void scan_as(const KernelArgs& a) {
       if (flat) {
         x += lane[1][0];
         y += lane[0][0];
-        for (int l = 0; l < n; ++l) {
-          acc[l] = Op::apply(acc[l], static_cast<A>(load(x[l])));
-          y[l] = store<T>(acc[l]);
-        }
+        const auto row = [&](int count) __attribute__((always_inline)) {
+          for (int l = 0; l < count; ++l) {
+            acc[l] = Op::apply(acc[l], static_cast<A>(load(x[l])));
+            y[l] = store<T>(acc[l]);
+          }
+        };
+        n == kBlock ? row(kBlock) : row(n);  // whole vectors, of a number that is known
       } else {
         for (int l = 0; l < n; ++l) {
           acc[l] = Op::apply(acc[l], static_cast<A>(load(x[lane[1][l]])));

@@ -166,6 +166,12 @@ void triangle(const KernelArgs& a) {
             int64_t row = r % rows;
             int64_t cut = std::clamp<int64_t>(row + diagonal + (upper ? 0 : 1), 0, columns);
             int64_t keep = upper ? cut : 0, stop = upper ? columns : cut;
+            if (os == 1 && is == 1) {
+              std::fill_n(o, keep, T{});
+              std::copy(x + keep, x + stop, o + keep);
+              std::fill(o + stop, o + columns, T{});
+              continue;
+            }
             for (int64_t j = 0; j < keep; ++j) o[j * os] = T{};
             for (int64_t j = keep; j < stop; ++j) o[j * os] = x[j * is];
             for (int64_t j = stop; j < columns; ++j) o[j * os] = T{};
