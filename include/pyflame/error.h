@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace pyflame {
 
@@ -35,12 +36,26 @@ PF_ERROR_CLASS(LinAlgError);        // a matrix is singular, not positive defini
 #undef PF_ERROR_CLASS
 
 namespace detail {
+// A part of a message: what writes it, and the value. Messages have hundreds of types of parts in as many
+// orders, so that nothing but this is made for each.
+struct Part {
+  void (*write)(std::ostream& to, const void* value);
+  const void* value;
+};
+template <class T>
+void write_part(std::ostream& to, const void* value) {
+  if constexpr (std::is_array_v<T>)
+    to << static_cast<const std::remove_extent_t<T>*>(value);
+  else
+    to << *static_cast<const T*>(value);
+}
+std::string message(std::string_view op, const Part* parts, size_t count);
+
 template <class E, class... Parts>
 [[noreturn]] void throw_error(std::string_view op, const Parts&... parts) {
-  std::ostringstream s;
-  s << "pf." << op << ": ";
-  (s << ... << parts);
-  throw E(s.str());
+  const Part list[] = {
+      {write_part<std::conditional_t<std::is_array_v<Parts>, char[], Parts>>, &parts}...};
+  throw E(message(op, list, sizeof...(Parts)));
 }
 }  // namespace detail
 
