@@ -36,8 +36,8 @@ PF_ERROR_CLASS(LinAlgError);        // a matrix is singular, not positive defini
 #undef PF_ERROR_CLASS
 
 namespace detail {
-// A part of a message: what writes it, and the value. Messages have hundreds of types of parts in as many
-// orders, so that nothing but this is made for each.
+// A part of a message: what writes it, and the value. Messages have hundreds of types of parts in
+// as many orders, so that nothing but this is made for each.
 struct Part {
   void (*write)(std::ostream& to, const void* value);
   const void* value;

@@ -149,7 +149,8 @@ template <class Op, class S>
 #if defined(__GNUC__) && !defined(__clang__)
 [[gnu::optimize("peel-loops")]]  // lanes into registers
 #endif
-typename Op::Acc block_reduce(const S* x, int64_t n) {
+typename Op::Acc
+block_reduce(const S* x, int64_t n) {
   using Acc = typename Op::Acc;
   Acc lane[kLanes];
   for (auto& l : lane) l = Op::start();
