@@ -71,7 +71,7 @@ STEEP = {  # in float32 on GPUs, as they come on the CPU
     "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: F.log_softmax(x, dim=1),
     "layer_norm": lambda x: F.layer_norm(x, (4,)), "rms_norm": lambda x: F.rms_norm(x, (4,)),
     "cosine_similarity": lambda x: F.cosine_similarity(x, x), "group_norm": lambda x: F.group_norm(x, 2),
-    "dist": lambda x: pf.dist(x, x + 1), "pdist": F.pdist, "nansum": pf.nansum,
+    "dist": lambda x: pf.dist(x, -x), "pdist": F.pdist, "nansum": pf.nansum,
     "local_response_norm": lambda x: F.local_response_norm(x[None], 2),
 }  # fmt: skip
 RAISE = {

@@ -95,6 +95,12 @@ def test_bad_files_of_options(text, says, tmp_path, capsys):
     assert cli.main(["train", "tabular", "--config", str(tmp_path / "none")]) == 1
 
 
+def test_the_digits_are_not_installed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    run("--out", tmp_path / "run", code=1)
+    assert "pip install scikit-learn, or name a table with --data" in capsys.readouterr().err
+
+
 def test_train_py(tmp_path):
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "python"), *sys.path]))
     done = subprocess.run(

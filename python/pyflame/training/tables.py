@@ -16,7 +16,11 @@ def _bad(table, why, expected, fix):
 def _digits():
     from ..datasets.digits import Digits
 
-    images, labels = (t.cpu().numpy() for t in Digits().tensors)
+    try:
+        digits = Digits()
+    except _C.NotSupportedError as e:
+        raise _C.NotSupportedError(f"{e}, or name a table with --data") from None
+    images, labels = (t.cpu().numpy() for t in digits.tensors)
     columns = {f"pixel{i}": c for i, c in enumerate(images.reshape(len(images), -1).T)}
     return {**columns, "digit": labels}, {}
 
