@@ -46,8 +46,9 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
       pf_store_words<16, false>(memory + i * 16, w);
     }
   }
-  pf_take_lines<LINE * 4>(q, static_cast<const char*>(q.x) + image * q.x_batch * 2, y0 * PF_DOWN - q.top,
-                x0 * PF_RIGHT - q.left, reinterpret_cast<char*>(lines), warp, lane);
+  pf_take_lines<LINE * 4>(q, static_cast<const char*>(q.x) + image * q.x_batch * 2,
+                          y0 * PF_DOWN - q.top, x0 * PF_RIGHT - q.left,
+                          reinterpret_cast<char*>(lines), warp, lane);
   pf_barrier();
 
   PF_NO_UNROLL for (int part = warp; part < ROWS * (WIDE / PART); part += WARPS) {

@@ -148,8 +148,7 @@ struct pf_sorted : pf_sorted_args {
   PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N][V], Of of) const {
     if (from) PF_UNROLL for (int e = 0; e < N; ++e) at[e] = from[at[e]];
     const pf_i64 step = from ? 1 : src_step;
-    PF_UNROLL for (int e = 0; e < N; ++e)
-        if (of(e)) pf_get_all(src, base + at[e] * step, value[e]);
+    PF_UNROLL for (int e = 0; e < N; ++e) if (of(e)) pf_get_all(src, base + at[e] * step, value[e]);
   }
   // Whether a group that begins in a range of LONG points may go on behind its end.
   PF_METHOD bool goes_on(pf_i64 range) const {

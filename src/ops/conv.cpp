@@ -90,7 +90,8 @@ Tensor weight_gradient(Tensor dy, Tensor x, const Tensor& w, const Taps& p) {
     }
   }
   // As the weight lies, where kernels write so: libraries do, and its optimizer reads both.
-  const bool any = !dy->storage->device.is_cpu() && dy->storage->device.type != DeviceType::Paranoid;
+  const bool any =
+      !dy->storage->device.is_cpu() && dy->storage->device.type != DeviceType::Paranoid;
   return conv_weight(dy, x, w->shape, p, any ? format_of(w) : MemoryFormat::Contiguous);
 }
 Tensor channel_sums(const Tensor& dy) {

@@ -37,9 +37,9 @@ bool gradient_last(const Tensor& a) {
                              [&](const char* n) { return std::string_view(made->name) == n; });
 }
 
-// Whether autocast made the matrix `b` of a float32 tensor for this call, and so nobody looks at its
-// gradient before that tensor has it: then it is not rounded to 16 bits on the way, where a device
-// has products of 16 bits that give float32.
+// Whether autocast made the matrix `b` of a float32 tensor for this call, and so nobody looks at
+// its gradient before that tensor has it: then it is not rounded to 16 bits on the way, where a
+// device has products of 16 bits that give float32.
 bool rounds_no_gradient(const Tensor& b) {
   if (!amp::Casting::runs() || b->shape.size() != 2 || hiding() ||
       amp::slot_of(b->storage->device.type) != amp::kGpu)
@@ -181,31 +181,31 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
     std::vector<Saved> saved = logits
                                    ? std::vector<Saved>{Saved(keep_a), Saved(keep_b), Saved(bias)}
                                    : std::vector<Saved>{Saved(keep_a), Saved(keep_b)};
-    autograd::attach(op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
-                     [ta, tb, op, sa = a->shape, sb = b->shape, alike = alike_in(a, b),
-                      last = gradient_last(a), whole = !ta && rounds_no_gradient(b)](
-                         const autograd::Context& c) -> autograd::Grads {
-                       const Tensor& g = c.grad();
-                       autograd::Grads r(3);
-                       if (!g.defined()) return r;
-                       // First, while what makes `g` may still be pending: it is summed on its way.
-                       if (c.needs(2)) r[2] = sum_leading(g);
-                       const auto first = [&] {
-                         if (!c.needs(0)) return;
-                         Tensor g0 = g, b0 = c.saved(1);
-                         if (hiding() && alike.first) join_samples(g0, b0);
-                         r[0] = grad_a(g0, b0, sa, ta, tb, op);
-                       };
-                       if (!last) first();
-                       if (c.needs(1)) {
-                         Tensor g1 = g, a1 = c.saved(0);
-                         if (hiding() && alike.second) join_samples(g1, a1);
-                         r[1] = whole && !grad_enabled() ? whole_grad_b(g1, a1, tb, op)
-                                                         : grad_b(g1, a1, sb, ta, tb, op);
-                       }
-                       if (last) first();
-                       return r;
-                     });
+    autograd::attach(
+        op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
+        [ta, tb, op, sa = a->shape, sb = b->shape, alike = alike_in(a, b), last = gradient_last(a),
+         whole = !ta && rounds_no_gradient(b)](const autograd::Context& c) -> autograd::Grads {
+          const Tensor& g = c.grad();
+          autograd::Grads r(3);
+          if (!g.defined()) return r;
+          // First, while what makes `g` may still be pending: it is summed on its way.
+          if (c.needs(2)) r[2] = sum_leading(g);
+          const auto first = [&] {
+            if (!c.needs(0)) return;
+            Tensor g0 = g, b0 = c.saved(1);
+            if (hiding() && alike.first) join_samples(g0, b0);
+            r[0] = grad_a(g0, b0, sa, ta, tb, op);
+          };
+          if (!last) first();
+          if (c.needs(1)) {
+            Tensor g1 = g, a1 = c.saved(0);
+            if (hiding() && alike.second) join_samples(g1, a1);
+            r[1] = whole && !grad_enabled() ? whole_grad_b(g1, a1, tb, op)
+                                            : grad_b(g1, a1, sb, ta, tb, op);
+          }
+          if (last) first();
+          return r;
+        });
   }
   return out;
 }

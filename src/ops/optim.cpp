@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "ops/space.h"
 #include "pyflame/random.h"
 #include "table/kernels/optim.h"
 
@@ -96,6 +98,29 @@ TensorList dense_list(const TensorList& list) {
   return r;
 }
 
+// Tensors of the same number that lie alike, channels-last, as lines of memory: where each element
+// is calculated by itself, its place does not matter. None where there are none. Lists may be
+// empty.
+using Lists = std::vector<TensorList>;
+std::optional<Lists> as_they_lie(std::initializer_list<const TensorList*> given) {
+  Lists lists;
+  for (const TensorList* l : given) lists.push_back(l ? *l : TensorList());
+  bool any = false;
+  for (size_t i = 0; i < lists[0].size(); ++i) {
+    const Tensor& p = lists[0][i];
+    const auto alike = [&](const TensorList& l) {
+      return l.empty() || (l[i]->shape == p->shape && l[i]->strides == p->strides);
+    };
+    if (p->contiguous || ops::space_format(p) == MemoryFormat::Contiguous ||
+        !std::all_of(lists.begin(), lists.end(), alike))
+      continue;
+    any = true;
+    for (TensorList& l : lists)
+      if (!l.empty()) l[i] = make_view(l[i], Dims{l[i]->numel}, Dims{1}, l[i]->offset);
+  }
+  return any ? std::optional<Lists>(std::move(lists)) : std::nullopt;
+}
+
 template <class K>
 void call_over(const TensorList& outs, const TensorList& ins,
                const typename K::template Numbers<Scalar>& numbers, CallOptions options) {
@@ -147,6 +172,12 @@ void sgd_step(const TensorList& params, const TensorList& grads, const TensorLis
   check_step(params, grads, weights, random, op);
   if (momentum != 0) check_lists(params, momentum_buffers, op, "momentum buffer", true);
   NoGrad off;
+  if (const auto l =
+          random ? std::nullopt
+                 : as_they_lie({&params, &grads, momentum != 0 ? &momentum_buffers : nullptr,
+                                weights ? &*weights : nullptr}))
+    return sgd_step((*l)[0], (*l)[1], (*l)[2], lr, momentum, dampening, weight_decay, nesterov,
+                    maximize, first_step, weights ? std::optional((*l)[3]) : weights, random);
   for (const auto& group : alike(params, grads, momentum != 0 ? momentum_buffers : TensorList{})) {
     InPlace p(pick(params, group));
     const Device home = p.tensors()[0]->device();
@@ -188,6 +219,13 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
   PF_CHECK(step >= 1, ValueError, op, "got step=", step,
            "; expected 1 or more, as the corrections divide by 1 - beta^step; raise it first");
   NoGrad off;
+  if (const auto l = random ? std::nullopt
+                            : as_they_lie({&params, &grads, &exp_avgs, &exp_avg_sqs,
+                                           amsgrad ? &*max_exp_avg_sqs : nullptr,
+                                           weights ? &*weights : nullptr}))
+    return adamw_step((*l)[0], (*l)[1], (*l)[2], (*l)[3], lr, beta1, beta2, eps, weight_decay, step,
+                      decoupled, maximize, amsgrad ? std::optional((*l)[4]) : max_exp_avg_sqs,
+                      weights ? std::optional((*l)[5]) : weights, random);
   for (const auto& group : alike(params, grads, exp_avgs)) {
     InPlace p(pick(params, group));
     const Device home = p.tensors()[0]->device();

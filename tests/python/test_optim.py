@@ -284,3 +284,40 @@ def test_an_interrupted_step_is_done_or_not_begun(make, before):
         assert after == whole if [left] == start else left == whole, line
         line += 1
     assert line > 20
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Momentum", "AdamW", "AMSGrad"])
+def test_what_lies_channels_last_is_updated_where_it_lies(kind):
+    """The bits of row-major ones; gradients may lie as they do, or otherwise."""
+    make = {
+        "SGD": lambda p: pf.optim.SGD(p, lr=0.1, weight_decay=0.01),
+        "Momentum": lambda p: pf.optim.SGD(p, lr=0.1, momentum=0.9),
+        "AdamW": lambda p: pf.optim.AdamW(p, lr=0.1),
+        "AMSGrad": lambda p: pf.optim.Adam(p, lr=0.1, amsgrad=True),
+    }[kind]
+    start = [pf.randn(8, 5, 3, 2), pf.randn(7), pf.randn(4, 6, 2, 2)]
+    rows = [t.clone().requires_grad_() for t in start]
+    last = [
+        (
+            t.contiguous(memory_format=pf.channels_last) if t.ndim == 4 else t.clone()
+        ).requires_grad_()
+        for t in start
+    ]
+    a, b = make(rows), make(last)
+    places = [t.data_ptr() for t in last]
+    for i in range(4):
+        for t, u in zip(rows, last):
+            g = pf.randn(*t.shape)
+            t.grad = g
+            u.grad = (
+                g.contiguous(memory_format=pf.channels_last)
+                if t.ndim == 4 and i != 2
+                else g.clone()
+            )
+        a.step()
+        b.step()
+    for t, u, place in zip(rows, last, places):
+        assert u.data_ptr() == place and u.is_contiguous(memory_format=pf.channels_last) == (
+            t.ndim == 4
+        )
+        np.testing.assert_array_equal(t.detach().cpu().numpy(), u.detach().cpu().numpy())
