@@ -327,12 +327,11 @@ const Family kCreation("creation", [](Family& f) {
   f.op(
       +[](const Tensor& x, Type t) {
         const DeviceScope home(x->storage->device);
-        return ops::raw_full(x->shape, t.value_or(x->dtype), x->device(), 0);
+        return lying_like(ops::raw_full(x->shape, t.value_or(x->dtype), x->device(), 0), x);
       },
       {"_zeros_beside(Tensor input, dtype? dtype=None) -> Tensor",
-       "Zeros of the input's shape, and of its dtype or another, where its memory is, also when it "
-       "floats: for what "
-       "is updated in place together with it.",
+       "Zeros of the input's shape, and of its dtype or another, where its memory is and as it "
+       "lies, also when it floats: for what is updated in place together with it.",
        ops::kSpecial, false});
   f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 1, grad, true); },
        {"ones_like(Tensor input, " PF_NEW, "Ones of the input's shape and dtype.", ops::kFunction,

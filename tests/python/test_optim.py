@@ -316,6 +316,11 @@ def test_what_lies_channels_last_is_updated_where_it_lies(kind):
             )
         a.step()
         b.step()
+    states = [
+        v for s in b.state.values() for v in s.values() if isinstance(v, pf.Tensor) and v.ndim == 4
+    ]
+    assert all(v.is_contiguous(memory_format=pf.channels_last) for v in states)
+    assert bool(states) == (kind != "SGD")
     for t, u, place in zip(rows, last, places):
         assert u.data_ptr() == place and u.is_contiguous(memory_format=pf.channels_last) == (
             t.ndim == 4
