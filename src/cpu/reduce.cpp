@@ -116,16 +116,19 @@ HWY_INLINE void SumsOf(const Wide<T>* a, T* to) {
         d, to);
   }
 }
-// Of each kind, the sums of kTogether rows of k elements.
+// Of each kind, the sums of kTogether rows of k elements; what lies so many `ahead` is fetched.
 template <class S, Kind... kKinds>
-HWY_INLINE void SumTogether(const S* const* rows, int64_t k, const ComputeOf<S>* origin,
-                            const ComputeOf<S>* mean, ComputeOf<S>* to) {
+HWY_INLINE void SumTogether(const S* const* rows, int64_t k, int64_t ahead,
+                            const ComputeOf<S>* origin, const ComputeOf<S>* mean,
+                            ComputeOf<S>* to) {
   using T = ComputeOf<S>;
   constexpr int64_t N = kTogether<T>;
   const auto add = [&]<Kind kKind>() PF_INLINE {
     Wide<T> v[N];
     for (int64_t i = 0; i < N; ++i) {
       const int64_t r = RowOf<T>(i);
+      for (int64_t b = 0; b < k; b += 64 / static_cast<int64_t>(sizeof(S)))
+        __builtin_prefetch(rows[r] + ahead + b, 0, 2);
       v[i] = BlockLanes<S, kKind>(rows[r], k, origin[r], mean[r]);
     }
     SumsOf(v, to);
@@ -222,16 +225,23 @@ struct ShortRows {
   const S* at[kRows];
   T origin[kRows];
   int64_t first, n = 0;  // of those at hand
+  int64_t ahead;         // elements to those that come in two turns
 
-  ShortRows(const S* x, const ReducePlan& plan, int64_t begin, int64_t end)
-      : first(begin), x_(x), end_(end), where_(plan.kept, begin) {}
+  // `origins`: the first element of each is wanted.
+  ShortRows(const S* x, const ReducePlan& plan, int64_t begin, int64_t end, bool origins)
+      : first(begin),
+        ahead(plan.kept.n > 0 ? 2 * kRows * plan.kept.stride[plan.kept.n - 1] : 0),
+        x_(x),
+        end_(end),
+        where_(plan.kept, begin),
+        origins_(origins) {}
   // How many are at hand now: 0 when there are no more.
   HWY_INLINE int64_t next() {
     first += n;
     n = std::min(kRows, end_ - first);
     for (int64_t i = 0; i < n; ++i, where_.next()) {
       at[i] = x_ + where_.offset();
-      origin[i] = ToCompute(at[i][0]);
+      origin[i] = origins_ ? ToCompute(at[i][0]) : T(0);
     }
     for (int64_t i = std::max<int64_t>(n, 0); i < kRows && n > 0; ++i) {
       at[i] = at[0];
@@ -244,6 +254,7 @@ struct ShortRows {
   const S* x_;
   int64_t end_;
   Odometer where_;
+  bool origins_;
 };
 
 // Sums of each kind, one of them in `finish`, from one reading of x. `whole`: rows are summed by
@@ -265,11 +276,11 @@ void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool who
   const size_t bytes = Row<S>::packed_bytes(plan);
   if (blocks == 1 && plan.rows()) {
     parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
-      ShortRows<S> rows(x, plan, begin, end);
+      ShortRows<S> rows(x, plan, begin, end, kFromOrigin<kKinds...>);
       T total[kMany * ShortRows<S>::kRows] = {}, means[ShortRows<S>::kRows] = {};
       for (int64_t n; (n = rows.next()) > 0;) {
         for (int64_t i = 0; i < n && kFromMean<kKinds...>; ++i) means[i] = mean_of(rows.first + i);
-        SumTogether<S, kKinds...>(rows.at, k, rows.origin, means, total);
+        SumTogether<S, kKinds...>(rows.at, k, rows.ahead, rows.origin, means, total);
         for (int64_t i = 0; i < kMany; ++i)
           for (int64_t r = 0; r < n; ++r)
             finish[i](rows.first + r, total[i * ShortRows<S>::kRows + r]);
@@ -474,18 +485,19 @@ bool MomentsOfRows(const KernelArgs& a) {
   if (blocks == 1 && plan.rows()) {
     parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
       constexpr int64_t N = ShortRows<S>::kRows;
-      ShortRows<S> rows(static_cast<const S*>(x.data), plan, begin, end);
+      ShortRows<S> rows(static_cast<const S*>(x.data), plan, begin, end, true);
       T sums[2 * N] = {}, means[N] = {};
       for (int64_t n; (n = rows.next()) > 0;) {
         if (a.has(at.total))
-          SumTogether<S, Kind::Differences, Kind::Plain>(rows.at, k, rows.origin, means, sums);
+          SumTogether<S, Kind::Differences, Kind::Plain>(rows.at, k, rows.ahead, rows.origin, means,
+                                                         sums);
         else
-          SumTogether<S, Kind::Differences>(rows.at, k, rows.origin, means, sums);
+          SumTogether<S, Kind::Differences>(rows.at, k, rows.ahead, rows.origin, means, sums);
         for (int64_t i = 0; i < n; ++i) differences(rows.first + i, sums[i]);
         for (int64_t i = 0; i < n && a.has(at.total); ++i) total(rows.first + i, sums[N + i]);
         if (!a.has(at.spread)) continue;
         for (int64_t i = 0; i < n; ++i) means[i] = differences.out.get(rows.first + i);
-        SumTogether<S, Kind::Spread>(rows.at, k, rows.origin, means, sums);
+        SumTogether<S, Kind::Spread>(rows.at, k, rows.ahead, rows.origin, means, sums);
         for (int64_t i = 0; i < n; ++i) spread(rows.first + i, sums[i]);
       }
     });
