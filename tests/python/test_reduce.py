@@ -359,3 +359,44 @@ def test_norm_of_a_negative_power_is_flat_at_0():
     x = pf.tensor([0.0, 2.0, -1.0], requires_grad=True)
     pf.linalg.vector_norm(x, -1.5).backward()
     assert x.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.cpu_only  # where the order of a sum is that of its elements whatever the layout
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16], ids=str)
+@pytest.mark.parametrize("k", [1, 2, 15, 16, 17, 31, 49, 64, 65, 127, 128, 129, 1023, 1024, 1025])
+@pytest.mark.parametrize("outs", [0, 1, 7, 8, 9, 16, 33, 100])
+def test_short_rows_as_many_at_a_time_as_a_vector_has_lanes(dtype, k, outs):
+    rng = np.random.default_rng(k)
+    x = pf.tensor(rng.standard_normal((outs, k))).to(dtype)
+    if outs > 8:
+        for row, column, v in (
+            (1, k - 1, np.nan),
+            (2, 0, np.inf),
+            (8, k - 1, -np.inf),
+            (8, 0, np.inf),
+        ):
+            x[row, column] = v
+    sliced = pf.zeros(outs + 2, k + 3, dtype=dtype)
+    sliced[1:-1, 2:-1] = x
+    columns = x.t().contiguous().t()
+    exact = x.double().numpy()
+    of = {
+        "sum": exact.sum,
+        "nansum": lambda axis: np.nansum(exact, axis),
+        "mean": exact.mean,
+        "var": lambda axis: exact.var(axis, ddof=1),
+        "amax": exact.max,
+        "amin": exact.min,
+        "prod": exact.prod,
+    }
+    near = {pf.float32: 1e-5, pf.float64: 1e-13, pf.bfloat16: 1e-2}[dtype]
+    for name, reference in of.items():
+        if name == "var" and k == 1:
+            continue
+        got = [getattr(v, name)(1).double().numpy() for v in (x, sliced[1:-1, 2:-1], columns)]
+        assert all(g.tobytes() == got[0].tobytes() for g in got), name
+        if name != "prod":  # as large or small as its rounding
+            with np.errstate(all="ignore"):
+                np.testing.assert_allclose(
+                    got[0], reference(1), rtol=near, atol=near * (k if "sum" in name else 1)
+                )
