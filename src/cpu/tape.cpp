@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "cpu/move.h"
 #include "cpu/scratch.h"
@@ -389,12 +390,11 @@ void choose_boxes(Run& run) {
   } else {
     run.nc = run.cols;
     run.nr = std::max<int64_t>(1, run.tile / run.cols);
-    // Whole vectors, if a small change gives them.
-    for (int64_t nr = run.nr; nr > run.nr / 2 && nr > 0; --nr)
-      if (nr * run.nc % static_cast<int64_t>(kTileGrain) == 0) {
-        run.nr = nr;
-        break;
-      }
+    // Whole vectors, if a change that is not too large gives them.
+    constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
+    const int64_t unit = kWhole / std::gcd(run.cols, kWhole);
+    if (run.nr >= unit || unit * run.cols <= 2 * run.tile)
+      run.nr = std::max<int64_t>(1, run.nr / unit) * unit;
     run.nr = std::min(run.nr, run.rows);
   }
   run.row_boxes = (run.rows + run.nr - 1) / run.nr;
@@ -462,7 +462,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   // What passes by and what is kept of a tile share the first cache.
   int held = t.nregs + t.noutputs;
   for (int i = 0; i < t.ninputs; ++i) held += !is_splat(l.inputs[i], l);
-  while (run.tile > 512 && held * run.tile * t.reg_bytes >= kHeldBytes) run.tile /= 2;
+  while (run.tile > 512 && held * run.tile * t.reg_bytes > kHeldBytes) run.tile /= 2;
   const bool flat = is_flat(t, l);
   const auto run_all_flat = [&](int64_t tiles, int64_t grain) {
     const int64_t n = std::min(run.tile, l.numel);
