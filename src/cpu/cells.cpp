@@ -238,7 +238,7 @@ struct Unit {
   }
 
   void of_columns(char* memory, Two* out) const {
-    constexpr int64_t kFirst = 16, kFold = 128, kRows = 8;
+    constexpr int64_t kRows = 8, kFirst = kRows, kFold = 128;
     Parts parts(memory);
     const int64_t padded = (cut.width + W - 1) / W * W;
     T* const shifts = parts.take<T>(padded);
