@@ -335,7 +335,7 @@ bool is_flat(const Tape& t, const pf_launch& l) {
 }
 
 // Of tiles that are in use at once.
-constexpr int64_t kHeldBytes = int64_t{32} << 10;
+constexpr int64_t kHeldBytes = int64_t{40} << 10;
 
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
