@@ -8,6 +8,11 @@
 #include "prelude.h"
 #include "vector.h"
 
+// Of the threads that have rows.
+#ifndef PF_ROWS_BARRIER
+#define PF_ROWS_BARRIER() pf_barrier()
+#endif
+
 #define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
 
 #ifndef PF_WHOLE
@@ -132,7 +137,7 @@ PF_DEVICE void pf_group_join(A (&v)[N], pf_u32 size, A* room) {
   if (size <= PF_WARP) return;
   const pf_u32 warp = pf_thread() / PF_WARP, warps = size / PF_WARP, first = warp / warps * warps;
   if (pf_thread() % PF_WARP == 0) PF_UNROLL for (int i = 0; i < N; ++i) room[warp * N + i] = v[i];
-  pf_barrier();
+  PF_ROWS_BARRIER();
   PF_UNROLL for (int i = 0; i < N; ++i) v[i] = room[first * N + i];
   PF_NO_UNROLL for (pf_u32 k = 1; k < warps; ++k) PF_UNROLL for (int i = 0; i < N; ++i) v[i] =
       Op::join(v[i], room[(first + k) * N + i]);

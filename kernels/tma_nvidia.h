@@ -138,6 +138,17 @@ PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor
   PF_TENSOR_COPY("5d", "%4, %5, %6, %7, %8", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
 }
 #undef PF_TENSOR_COPY
+// Bytes that lie side by side, a multiple of 16 at one, likewise; of what is not read again soon,
+// and goes first where caches are full.
+PF_DEVICE void pf_bulk_copy_past(pf_shared_at to, const void* from, pf_u32 bytes,
+                                 pf_shared_at barrier) {
+  asm volatile(
+      "{\n.reg .b64 past;\ncreatepolicy.fractional.L2::evict_first.b64 past, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], past;\n}" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 // A box from shared memory to the tensor, what is outside of it left out, by one thread, after
 // pf_async_fence() of who wrote it.
 PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,

@@ -4,6 +4,7 @@
 
 #include "gpu/axes.h"
 #include "gpu/product_own.h"
+#include "gpu/tensor_map.h"
 #include "kernels/matmul_stream_args.h"
 
 namespace pyflame::gpu {
@@ -17,30 +18,50 @@ KernelArgs batched(const KernelArgs& args, const Product& p) {
   return with;
 }
 
-// kernels/matmul_stream.h: one row, on NVIDIA's GPUs.
+// One row, on NVIDIA's GPUs: kernels/matmul_stream_hopper.h for large matrices, or matmul_stream.h.
 bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = nullptr) {
-  static constexpr int kWarps = 8, kMostChunks = 8, kBlocks = 2;  // of a compute unit
+  static constexpr int kMostChunks = 8, kWarps = 8;
   const Traits& t = args.traits();
   if (t.amd || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28) return false;
   const int64_t item = static_cast<int64_t>(itemsize(p.dtype)), chunks = p.k * item / 16,
-                each = ceil_div(chunks, t.warp), parts = ceil_div(each, kMostChunks);
-  Defines options = Defines()
-                        .type("PF_T", p.dtype)
-                        .value("WARPS", kWarps)
-                        .value("CHUNKS", ceil_div(each, parts))
-                        .value("PF_RESIDENT", kBlocks);
-  const Grid grid(std::min<int64_t>(int64_t{kBlocks} * t.compute_units, ceil_div(p.n, kWarps)));
-  const int block = kWarps * t.warp;
+                each = ceil_div(chunks, t.warp);
+  Defines options = Defines().type("PF_T", p.dtype).value("WARPS", kWarps);
+  int64_t parts = 1, grid = 0, shared = 0;
+  while (parts * kMostChunks < each) parts *= 2;
+  const bool by_copies =
+      tensor_maps(t) && item == 2 && p.n * p.k >= int64_t{1} << 19 && parts <= kWarps;
+  if (by_copies) {
+    // Two such kernels share a multiprocessor: one runs, the next fills its ring.
+    static constexpr int64_t kRing = 104 << 10, kUnderWay = 20 << 10;
+    const int64_t slot = 2 * 16 * ceil_div(chunks, parts);
+    grid = std::min<int64_t>(t.compute_units, ceil_div(p.n, 2));
+    const int64_t columns = ceil_div(p.n, grid), units = ceil_div(columns, 2) * parts,
+                  slots = std::clamp<int64_t>(std::min(units, kRing / slot), kWarps, 32);
+    shared = ceil_div(columns * parts * 4, 16) * 16 + slots * slot;
+    options = std::move(options)
+                  .value("PARTS", parts)
+                  .value("SLOTS", slots)
+                  .value("UNDER_WAY", std::clamp<int64_t>(kUnderWay / slot, 1, slots));
+  } else {
+    static constexpr int kBlocks = 2;  // of a compute unit
+    parts = ceil_div(each, kMostChunks);
+    grid = std::min<int64_t>(int64_t{kBlocks} * t.compute_units, ceil_div(p.n, kWarps));
+    options = std::move(options).value("PF_RESIDENT", kBlocks);
+  }
+  options = std::move(options).value("CHUNKS", ceil_div(each, parts));
+  const int block = (kWarps + by_copies) * t.warp;
   const pf_matmul_stream_args given{arguments(p, 1, 1), static_cast<pf_i32>(parts), p.steady};
   const auto join = [&] {
-    return args.join("matmul_stream.h", options, "pf_matmul_stream", {-1, 1, p.n, 1});
+    return args.join(by_copies ? "matmul_stream_hopper.h" : "matmul_stream.h", options,
+                     by_copies ? "pf_matmul_stream_hopper" : "pf_matmul_stream", {-1, 1, p.n, 1});
   };
+  const auto bytes = static_cast<size_t>(shared);
   if (!norm) {
-    batched(args, p).launch(join(), grid, block, 0, given);
+    batched(args, p).launch(join(), Grid(grid), block, bytes, given);
     return true;
   }
   const RowShape shape = row_shape(chunks, 16 / item, p.dtype);
-  if (shape.vectors == 0 || block % shape.width != 0) return false;
+  if (shape.vectors == 0 || kWarps * t.warp % shape.width != 0) return false;
   options = std::move(options)
                 .value("PF_NORM", shape.width)
                 .value("PF_VECS", shape.vectors)
@@ -52,7 +73,7 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
   r.rows = 1;
   r.vectors = chunks;
   r.width = static_cast<uint32_t>(shape.width);
-  batched(args, p).launch(join(), grid, block, 0, given, r, norm->kept);
+  batched(args, p).launch(join(), Grid(grid), block, bytes, given, r, norm->kept);
   return true;
 }
 

@@ -433,7 +433,10 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
     F = pf.nn.functional
     rng = np.random.default_rng(6)
     for dtype, tol in ((pf.bfloat16, 8e-3), (pf.float16, 1e-3), (pf.float32, 3e-6)):
-        for m, n, k in ((1, 37, 8), (1, 131, 1600), (2, 66, 2056), (3, 37, 264), (5, 4, 4096), (8, 70, 520)):
+        shapes = (1, 37, 8), (1, 131, 1600), (2, 66, 2056), (3, 37, 264), (5, 4, 4096), (8, 70, 520)
+        if nvidia and dtype != pf.float32:  # large enough for copies into shared memory: one part, two, four
+            shapes += (1, 401, 1608), (1, 263, 2056), (1, 131, 4104), (1, 66, 8192)
+        for m, n, k in shapes:
             x, w, b = (pf.tensor(rng.standard_normal(s)).to(dtype) for s in ((m, k), (n, k), (n,)))
             exact = x.double().numpy() @ w.double().numpy().T
             x, w, b = (t.to("gpu") for t in (x, w, b))
@@ -448,18 +451,24 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
                 assert pf.equal(F.linear(x[i : i + 1], w), y[i : i + 1]), (dtype, m, n, k, i)
             assert close(F.linear(x.reshape(1, m, k), w)[0], exact)
     # What is infinite, no number or large, where it belongs and nowhere else.
-    x = pf.zeros(2, 64).bfloat16()
-    w = pf.ones(9, 64).bfloat16()
-    x[0, 3], x[1, 60], w[4, 3], w[7, 60], w[2, 60] = 1e4, 1.0, -1e4, float("inf"), float("nan")
-    got = F.linear(x.to("gpu"), w.to("gpu")).cpu().double().numpy()
-    want = x.double().numpy() @ w.double().numpy().T
-    assert np.array_equal(np.isnan(got), np.isnan(want)) and np.isnan(want).sum() == 3
-    assert np.allclose(got, want, rtol=8e-3, equal_nan=True)
+    for n, k in ((9, 64), (401, 1608)):
+        x = pf.zeros(2, k).bfloat16()
+        w = pf.ones(n, k).bfloat16()
+        x[0, 3], x[1, 60], w[4, 3], w[7, 60], w[2, 60] = 1e4, 1.0, -1e4, float("inf"), float("nan")
+        want = x.double().numpy() @ w.double().numpy().T
+        assert np.isnan(want).sum() == 3
+        for rows in (slice(None), slice(1), slice(1, 2)):
+            got = F.linear(x[rows].to("gpu"), w.to("gpu")).cpu().double().numpy()
+            assert np.array_equal(np.isnan(got), np.isnan(want[rows]))
+            assert np.allclose(got, want[rows], rtol=8e-3, equal_nan=True)
     """
     run(code, **environment(unit), **keep(tmp_path / "texts"))
     options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
     found = {dict(re.findall(r"-D(\w+)=(\S+)", o)).get("ROWS") for o in options}
     assert ({"2"} if nvidia else {"1", "2", "4", "8"}) <= found
+    found = [dict(re.findall(r"-D(\w+)=(\S+)", o)) for o in options]
+    parts = {o.get("PARTS") for o in found if "SLOTS" in o}
+    assert parts == ({"1", "2", "4"} if nvidia else set())
     # A step of k that is no 16 bytes, columns that lie across, nine rows: others' work.
     shutil.rmtree(tmp_path / "texts")
     code = """
