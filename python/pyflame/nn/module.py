@@ -7,7 +7,7 @@ from .. import _C
 from .._C import Tensor
 from .._hooks import RemovableHandle, add_hook  # noqa: F401 (the first is looked for here)
 from ..autograd import no_grad
-from .module_state import _WithState
+from .module_state import _WithState, changes
 from .parameter import Buffer, Parameter
 
 _HookDict = dict  # keeps the order of registration
@@ -23,9 +23,6 @@ _everywhere = {
     "parameter": {},
 }
 _any_call_hooks = False
-# How often a parameter, buffer, module, hook or mode of any module was set: who depends on a model's
-# structure looks whether this has moved.
-changes = [0]
 
 
 def _add_module_hook(*args, **kwargs):
@@ -460,6 +457,7 @@ class Module(_WithState):
                         if id(b) not in done:
                             done[id(b)] = (b, fn(b))  # keeps b alive, so its id stays unique
                         module._buffers[name] = done[id(b)][1]
+                        changes[0] += 1
         return self
 
     def to(self, *args, device=None, dtype=None, non_blocking=False, memory_format=None):

@@ -6,6 +6,10 @@ from .._C import Tensor
 from ..autograd import no_grad
 from .parameter import Parameter
 
+# How often a parameter, buffer, module, hook or mode of any module was set: who depends on a model's
+# structure looks whether this has moved.
+changes = [0]
+
 _EXTRA = "_extra_state"
 
 
@@ -53,6 +57,7 @@ class _Loading:
                 new = Parameter(value, old.requires_grad)
             self.undo.append(lambda: values.__setitem__(name, old))
             values[name] = new
+            changes[0] += 1
 
         self.run(do)
 
