@@ -56,12 +56,23 @@ PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
   const PF_T* q = static_cast<const PF_T*>(a.q.data) + pf_head_offset(a, a.q, head) + lane * CHUNK;
   const PF_T* k = static_cast<const PF_T*>(a.k.data) + pf_head_offset(a, a.k, head) + lane * CHUNK;
   const PF_T* v = static_cast<const PF_T*>(a.v.data) + pf_head_offset(a, a.v, head) + lane * CHUNK;
-  const pf_i64 out = pf_head_offset(a, a.out, head);
+  const pf_i64 out = pf_head_offset(a, a.out, head), first = static_cast<pf_i64>(block) * PF_KEYS;
+  const int sequence = static_cast<int>(row - head * sequences);
+  // Keys and values come nearer meanwhile: those that are there, as far as lengths are; where they
+  // are not yet, none are lost but time.
+  {
+    const pf_part there = pf_part_of(a, head, sequence);
+    const pf_i64 end = there.keys < first + PF_KEYS ? there.keys : first + PF_KEYS;
+    if (lane * 16 % 128 == 0)
+      for (pf_i64 j = first + group; j < end; j += GROUPS) {
+        pf_prefetch(k + (there.k0 + j) * a.k.row);
+        pf_prefetch(v + (there.k0 + j) * a.v.row);
+      }
+  }
   pf_wait_for_earlier();
-  const pf_part part = pf_part_of(a, head, static_cast<int>(row - head * sequences));
+  const pf_part part = pf_part_of(a, head, sequence);
   if (PF_HAS(PF_SEQUENCES) && part.queries < 1) return;
-  const pf_i64 first = static_cast<pf_i64>(block) * PF_KEYS,
-               end = parts && part.keys > first + PF_KEYS ? first + PF_KEYS : part.keys;
+  const pf_i64 end = parts && part.keys > first + PF_KEYS ? first + PF_KEYS : part.keys;
   q += part.q0 * a.q.row;
   k += part.k0 * a.k.row;
   v += part.k0 * a.v.row;
