@@ -279,6 +279,8 @@ def products(calls):
         x, w, bias = empty(m, k, dtype=dtype), empty(6000, k, dtype=dtype), empty(6000, dtype=dtype)
         calls("few rows", lambda: F.linear(x, w, bias))
         calls("few rows", lambda: F.gelu(F.linear(x, w, bias)) * 2.0)
+        if m == 1:
+            calls("few rows", lambda: F.linear(F.layer_norm(x, (k,), w[0], w[0]), w, bias))
     # Every tile that may have been measured (`pyflame tune`).
     tuning = pf.get_tuning_cache()
     tuning.enable_exhaustive_search(True)

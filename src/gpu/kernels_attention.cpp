@@ -311,7 +311,8 @@ bool by_one_query(const KernelArgs& a, const Job& j) {
                               .type("PF_T", j.dtype)
                               .value("PF_D", d)
                               .value("PF_FEATURES", j.features)
-                              .value("PF_KEYS", kKeys);
+                              .value("PF_KEYS", kKeys)
+                              .value("PF_RESIDENT", 4);  // beside products that begin early
   const int64_t blocks = std::max<int64_t>(1, ceil_div(at.max_keys, kKeys));
   float* parts = nullptr;
   if (blocks > 1)

@@ -41,8 +41,7 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
     options = std::move(options)
                   .value("PARTS", parts)
                   .value("SLOTS", slots)
-                  .value("UNDER_WAY", std::clamp<int64_t>(kUnderWay / slot, 1, slots))
-                  .value("PF_RESIDENT", 3);
+                  .value("UNDER_WAY", std::clamp<int64_t>(kUnderWay / slot, 1, slots));
   } else {
     static constexpr int kBlocks = 2;  // of a compute unit
     parts = ceil_div(each, kMostChunks);
