@@ -33,10 +33,13 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
                chunks = static_cast<pf_i32>(q.k / CHUNK), per = (chunks + PARTS - 1) / PARTS;
   const pf_i64 first = q.n * pf_block() / pf_blocks();
   const pf_i32 columns = static_cast<pf_i32>(q.n * (pf_block() + 1) / pf_blocks() - first),
-               units = (columns + 1) / 2 * PARTS, bytes = per * 16;
-  pf_acc* sums = reinterpret_cast<pf_acc*>(pf_dynamic_shared());  // columns x PARTS
-  const pf_shared_at ring = pf_shared_address(pf_dynamic_shared() + (columns * PARTS * 4 + 15) / 16 * 16),
-                     full = pf_shared_address(barriers), read = full + 2 * SLOTS * 8;
+               units = (columns + 1) / 2 * PARTS, line = (per * 16 + 127) / 128 * 128;
+  // The copy unit is quick at multiples of 128 bytes.
+  char* room = pf_dynamic_shared();
+  room += (128 - reinterpret_cast<pf_u64>(room) % 128) % 128;
+  pf_acc* sums = reinterpret_cast<pf_acc*>(room + SLOTS * 2 * line);  // columns x PARTS
+  const pf_shared_at ring = pf_shared_address(room), full = pf_shared_address(barriers),
+                     read = full + 2 * SLOTS * 8;
   const auto full_at = [&](pf_i32 unit) PF_INLINE {
     return full + (unit / SLOTS % 2 * SLOTS + unit % SLOTS) * 8;
   };
@@ -55,11 +58,11 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
       const pf_i32 column = u / PARTS * 2, part = u % PARTS, last = chunks - part * per;
       const pf_u32 each = (last < per ? last : per) * 16;
       const bool two = column + 1 < columns;
-      const char* from = static_cast<const char*>(q.b) + ((first + column) * q.b_col * 2 + part * static_cast<pf_i64>(bytes));
-      const pf_shared_at to = ring + u % SLOTS * 2 * bytes, at = full_at(u);
+      const char* from = static_cast<const char*>(q.b) + ((first + column) * q.b_col * 2 + part * static_cast<pf_i64>(per) * 16);
+      const pf_shared_at to = ring + u % SLOTS * 2 * line, at = full_at(u);
       pf_mbarrier_expect(at, two ? 2 * each : each);
       pf_bulk_copy_past(to, from, each, at);
-      if (two) pf_bulk_copy_past(to + bytes, from + q.b_col * 2, each, at);
+      if (two) pf_bulk_copy_past(to + line, from + q.b_col * 2, each, at);
     }
   }
   pf_wait_for_earlier();
@@ -86,13 +89,13 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
   const bool upper = lane >= 16;
   for (pf_i32 u = warp; u < units; u += WARPS) {
     pf_mbarrier_wait(full_at(u), parity(u));
-    const pf_shared_at from = ring + u % SLOTS * 2 * bytes + lane * 16;
+    const pf_shared_at from = ring + u % SLOTS * 2 * line + lane * 16;
     pf_acc c[2][4] = {};
     PF_UNROLL for (int i = 0; i < CHUNKS; ++i) {
       pf_u32 b[2][4] = {};
       if (i * PF_WARP + lane < mine) {
         pf_load_shared4(from + i * PF_WARP * 16, b[0]);
-        pf_load_shared4(from + i * PF_WARP * 16 + bytes, b[1]);
+        pf_load_shared4(from + i * PF_WARP * 16 + line, b[1]);
       }
       PF_UNROLL for (int h = 0; h < 2; ++h) {
         const pf_u32 words[4] = {b[0][2 * h], b[1][2 * h], b[0][2 * h + 1], b[1][2 * h + 1]};
