@@ -33,6 +33,8 @@ void* take(size_t n, std::align_val_t a) {
 
 }  // namespace
 
+// GCC sees only one half of the pair where it inlines that alone.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(size_t n) {
   if (void* p = take(n)) return p;
   throw std::bad_alloc();
