@@ -33,7 +33,7 @@ class GraphWrites {
   struct Item {
     std::vector<Reach> written, steady;
   };
-  std::vector<Item> items_;
+  std::vector<Item> items_ = std::vector<Item>(1);
   size_t item_ = 0;
 };
 
