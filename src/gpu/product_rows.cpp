@@ -33,11 +33,11 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
   if (by_copies) {
     // Two such kernels share a multiprocessor: one runs, the next fills its ring.
     static constexpr int64_t kRing = 106 << 10, kUnderWay = 13 << 10;
-    const int64_t slot = 2 * 16 * ceil_div(chunks, parts);
+    const int64_t slot = 2 * 128 * ceil_div(chunks, 8 * parts);
     grid = std::min<int64_t>(t.compute_units, ceil_div(p.n, 2));
     const int64_t columns = ceil_div(p.n, grid), units = ceil_div(columns, 2) * parts,
                   slots = std::clamp<int64_t>(std::min(units, kRing / slot), kWarps, 32);
-    shared = ceil_div(columns * parts * 4, 16) * 16 + slots * slot;
+    shared = 128 + columns * parts * 4 + slots * slot;
     options = std::move(options)
                   .value("PARTS", parts)
                   .value("SLOTS", slots)
