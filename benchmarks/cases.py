@@ -206,6 +206,18 @@ def mean_and_variance(torch):
     return lambda: (x.mean(-1), x.var(-1))
 
 
+@case("rows", "sum and maximum of the same rows, 16384 x 1024", traffic=4 * N, copy=4 * N)
+def sum_and_maximum(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: (x.sum(-1), x.amax(-1))
+
+
+@case("rows", "sums of rows and of their squares, 16384 x 1024", traffic=4 * N, copy=4 * N)
+def sum_and_squares(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: (x.sum(-1), (x * x).sum(-1))
+
+
 @case("rows", "softmax(x * s + m)", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.75)
 def softmax_of_scores(torch):
     x, m = torch.randn(16384, 1024), torch.randn(1024)

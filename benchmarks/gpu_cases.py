@@ -429,6 +429,20 @@ def mean_and_variance(torch, device):
     return lambda: (x.mean(-1), x.var(-1))
 
 
+@case("fusion", f"sum and maximum of the same rows, {ROWS_OF_SCORES}x4096 bf16", traffic=2 * ROWS_OF_SCORES * 4096,
+      copy=2 * ROWS_OF_SCORES * 4096)  # fmt: skip
+def sum_and_maximum(torch, device):
+    x = bf16(torch, device, ROWS_OF_SCORES, 4096)
+    return lambda: (x.sum(-1), x.amax(-1))
+
+
+@case("fusion", f"sums of rows and of their squares, {ROWS_OF_SCORES}x4096 bf16", traffic=2 * ROWS_OF_SCORES * 4096,
+      copy=2 * ROWS_OF_SCORES * 4096)  # fmt: skip
+def sum_and_squares(torch, device):
+    x = bf16(torch, device, ROWS_OF_SCORES, 4096)
+    return lambda: (x.sum(-1), (x * x).sum(-1))
+
+
 def column_sum(columns, bar):
     def make(torch, device):
         x = bf16(torch, device, BATCH_ROWS, columns)

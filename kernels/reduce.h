@@ -1,5 +1,5 @@
 // Reductions over any dimensions whose result does not depend on the order: sums of integers,
-// extremes and their places, tests, counts (sum.h has the others). Element k of a reduction is
+// places of extremes, tests, counts (sum.h has the others). Element k of a reduction is
 // numbered in row-major order over the reduced dimensions. Threads lie along k where neighbours of
 // k are neighbours in memory (reduce_rows), else along the outputs (reduce_columns). Long
 // reductions are cut into chunks, whose results reduce_finish joins.
@@ -60,47 +60,6 @@ struct pf_op_prod_int : pf_op_sum_int<T> {
   static PF_METHOD A join(A a, A b) { return pf_mul(a, b); }
   static PF_METHOD A follow(A a, A b) { return pf_mul(a, b); }
 };
-PF_DEVICE float pf_lowest(float) {
-  return -pf_float<float>::infinity();
-}
-PF_DEVICE double pf_lowest(double) {
-  return -pf_float<double>::infinity();
-}
-PF_DEVICE pf_i32 pf_lowest(pf_i32) {
-  return PF_INT_MIN;
-}
-PF_DEVICE pf_i64 pf_lowest(pf_i64) {
-  return PF_LONG_MIN;
-}
-PF_DEVICE float pf_uppermost(float) {
-  return pf_float<float>::infinity();
-}
-PF_DEVICE double pf_uppermost(double) {
-  return pf_float<double>::infinity();
-}
-PF_DEVICE pf_i32 pf_uppermost(pf_i32) {
-  return 2147483647;
-}
-PF_DEVICE pf_i64 pf_uppermost(pf_i64) {
-  return 9223372036854775807ll;
-}
-
-template <class T, bool MAX>
-struct pf_op_extreme : pf_op_base<T, pf_value<T>> {
-  typedef pf_value<T> A;
-  static PF_METHOD A start() { return MAX ? pf_lowest(A(0)) : pf_uppermost(A(0)); }
-  static PF_METHOD A lift(pf_compute<T> x, pf_i32) { return x; }
-  static PF_METHOD A join(A a, A b) { return MAX ? pf_max(a, b) : pf_min(a, b); }
-  static PF_METHOD A follow(A a, A b) { return join(a, b); }
-  static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) {
-    pf_put_one<T>(r.out, o, static_cast<pf_compute<T>>(a));
-  }
-};
-template <class T>
-struct pf_op_max : pf_op_extreme<T, true> {};
-template <class T>
-struct pf_op_min : pf_op_extreme<T, false> {};
-
 template <class T, bool ALL>
 struct pf_op_test : pf_op_base<T, pf_i32> {
   typedef pf_i32 A;

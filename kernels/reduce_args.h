@@ -18,18 +18,19 @@ static_assert(sizeof(pf_reduce) == 672, "as hosts fill it");
 
 struct pf_sum {
   const void* x;
-  void* out;
+  pf_i64 apart[4];   // bytes from x to each of the tensors
+  void* out[4];      // of each operation
   const void* mean;  // pf_op_spread: of the differences
   void* partial;     // results of chunks: [chunks][results]
   pf_axes kept, reduced;
   pf_i64 chunk, chunks;  // elements of one
   pf_i64 tiles;          // blocks along the results
-  double divisor;
+  double divisor[4];
   pf_u32 lanes, ways;
   pf_u32 width;  // columns, finish: threads along the results
   pf_u32 unused;
 };
-static_assert(sizeof(pf_sum) == 688, "as hosts fill it");
+static_assert(sizeof(pf_sum) == 768, "as hosts fill it");
 
 // moments.h
 struct pf_moments {

@@ -149,6 +149,32 @@ PF_DEVICE A pf_group_join(A x, pf_u32 size, A* room) {
   return v[0];
 }
 
+// ---- where extremes begin ----------------------------------------------------------------------
+PF_DEVICE float pf_lowest(float) {
+  return -pf_float<float>::infinity();
+}
+PF_DEVICE double pf_lowest(double) {
+  return -pf_float<double>::infinity();
+}
+PF_DEVICE pf_i32 pf_lowest(pf_i32) {
+  return PF_INT_MIN;
+}
+PF_DEVICE pf_i64 pf_lowest(pf_i64) {
+  return PF_LONG_MIN;
+}
+PF_DEVICE float pf_uppermost(float) {
+  return pf_float<float>::infinity();
+}
+PF_DEVICE double pf_uppermost(double) {
+  return pf_float<double>::infinity();
+}
+PF_DEVICE pf_i32 pf_uppermost(pf_i32) {
+  return 2147483647;
+}
+PF_DEVICE pf_i64 pf_uppermost(pf_i64) {
+  return 9223372036854775807ll;
+}
+
 // ---- variances ---------------------------------------------------------------------------------
 // From the mean of squares of differences from what was near the mean, and how near it was.
 template <class C>

@@ -401,4 +401,23 @@ void group_launch(const pf_group& g) {
   *g.joined = before.has_value() + after.has_value();
 }
 
+bool launch_in_pieces(const KernelEntry& kernel, const KernelArgs& a) {
+  constexpr int64_t kLeastRanges = 8;
+  int32_t joined = 0;
+  pf_group g{};
+  g.kernel = const_cast<KernelEntry*>(&kernel);
+  g.tensors = a.tensors;
+  g.ntensors = a.ntensors;
+  g.attrs = a.attrs;
+  g.nattrs = a.nattrs;
+  g.error = a.error;
+  g.joined = &joined;
+  const Pieces p = pieces_of(g);
+  if (p.elements < kLeast || p.rows < kLeastRanges * p.range ||
+      static_cast<double>(4 * p.width * p.step) > piece_bytes())
+    return false;
+  group_launch(g);
+  return true;
+}
+
 }  // namespace pyflame::cpu

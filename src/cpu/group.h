@@ -11,4 +11,10 @@ bool group_takes(pf_group& g);  // and what then has no memory
 // What group_takes() has said yes to.
 void group_launch(const pf_group& g);
 
+struct KernelArgs;
+struct KernelEntry;
+// A kernel alone, in pieces: of several over the same rows all but the first find these in a cache.
+// False, and nothing is done, where it is small or has not enough pieces for the threads.
+bool launch_in_pieces(const KernelEntry&, const KernelArgs&);
+
 }  // namespace pyflame::cpu

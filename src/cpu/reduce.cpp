@@ -10,7 +10,7 @@
 // After foreach_target.h:
 #include "core/kernel_numbers.h"
 #include "cpu/kernel.h"
-#include "cpu/reduce_plan.h"
+#include "cpu/reduce_cut.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
 #include "table/kernels/reduce.h"
@@ -588,13 +588,13 @@ void Moments(const KernelArgs& a) {
   });
 }
 
-// Rows of the tensor at x are four blocks each; their sums go to the workspace.
+// Rows of the tensor at x are some blocks each; their sums go to the workspace.
 void SumBlocks(const KernelArgs& a) {
   DispatchOwn(a, [&]<class S, Kind kKind>() {
     using T = ComputeOf<S>;
     constexpr int64_t B = kSumBlock<S>;
     const int64_t n = numel(a.tensor(kAt.x));
-    T* to = static_cast<T*>(a.piece->workspace) + 4 * a.piece->first_row;
+    T* to = static_cast<T*>(a.piece->workspace) + CutReduction::kBlocks / B * a.piece->first_row;
     for (int64_t i = 0; i < n; i += B)
       to[i / B] = BlockSum<S, kKind>(a.data<S>(kAt.x) + i, std::min(B, n - i), T(0), T(0));
   });
@@ -691,37 +691,12 @@ void finish_columns(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(FinishColumns)(a);
 }
 
-// What of a contiguous tensor is reduced.
-struct Reduced {
-  int64_t outs = 1, k = 1;
-  bool last = true, first = true;  // the dimensions that are reduced
-  Reduced(const pf_tensor& x, int64_t dims) {
-    for (int d = 0; d < x.ndim; ++d) {
-      if (x.shape[d] == 1) continue;
-      if (dims >> d & 1) {
-        first = first && outs == 1;
-        k *= x.shape[d];
-      } else {
-        last = last && k == 1;
-        outs *= x.shape[d];
-      }
-    }
-  }
-};
-int64_t block_of(const pf_tensor& x) {
-  return x.dtype == static_cast<uint8_t>(DType::Float64) ? 64 * 8 : 64 * 16;
-}
-
 Pieces moments_pieces(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::Moments>;
-  Pieces p;
-  const pf_tensor& x = a.tensor(at.x);
-  if (numel(x) == 0 || !contiguous(x)) return p;
-  const Reduced r(x, a.i(kernels::numbers<kernels::Moments>.dims));
-  if (!r.last || r.outs == 1 || r.k > kLongestRow * block_of(x)) return p;
-  p.rows = r.outs;
-  p.width = p.per_row[at.x] = r.k;
-  for (int out : {at.total, at.differences, at.spread}) p.per_row[out] = a.has(out);
+  const CutReduction c(a.tensor(at.x), at.x, at.differences,
+                       a.i(kernels::numbers<kernels::Moments>.dims), false);
+  Pieces p = c.pieces;
+  for (int out : {at.total, at.spread}) p.per_row[out] = a.has(out);
   p.run = of_rows<kernels::Moments>;
   return p;
 }
@@ -729,38 +704,27 @@ Pieces moments_pieces(const KernelArgs& a) {
 Pieces sum_pieces(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::Sum>;
   constexpr auto number = kernels::numbers<kernels::Sum>;
-  Pieces p;
-  const pf_tensor& x = a.tensor(at.x);
-  const int64_t total = numel(x);
-  if (total == 0 || !contiguous(x)) return p;
-  const auto [outs, k, last, first] = Reduced(x, a.i(number.dims));
   const SumKind kind{a.i(number.kind)};
-  const bool of_own = kind != SumKind::Differences && kind != SumKind::Spread;
   const bool mean = a.has(at.mean);
-  const int64_t block = block_of(x), lane_count = block / 64, item = 64 / lane_count;
-  const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item); };
-  if (last && outs > 1 && k <= kLongestRow * block) {
-    if (mean && !contiguous(a.tensor(at.mean))) return p;
-    p.rows = outs;
-    p.width = p.per_row[at.x] = k;
-    p.per_row[at.out] = 1;
+  const pf_tensor& x = a.tensor(at.x);
+  const CutReduction c(x, at.x, at.out, a.i(number.dims),
+                       kind != SumKind::Differences && kind != SumKind::Spread);
+  if (mean && !contiguous(a.tensor(at.mean))) return {};
+  Pieces p = c.pieces;
+  const int64_t item = x.dtype == static_cast<uint8_t>(DType::Float64) ? 8 : 4;
+  const int64_t lanes = 64 / item, blocks = (c.k + 64 * lanes - 1) / (64 * lanes);
+  const int64_t padded = (c.outs + lanes - 1) / lanes * lanes;
+  const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item + 63) / 64 * 64; };
+  if (c.cut == Cut::Rows) {
     p.per_row[at.mean] = mean;
     p.run = of_rows<kernels::Sum>;
-  } else if (last && of_own && (outs == 1 || k % (4 * block) == 0)) {
-    p.width = p.per_row[at.x] = 4 * block;
-    p.rows = (total + p.width - 1) / p.width;
-    p.elements = total;
-    p.workspace = bytes(outs * ((k + block - 1) / block));
+  } else if (c.cut == Cut::Blocks) {
+    p.workspace = bytes(c.outs * blocks);
     p.run = sum_blocks;
     p.finish = finish_blocks;
-  } else if (first && of_own && outs <= 4096) {  // a table of lanes that the second cache holds
-    p.rows = k;
-    p.width = p.per_row[at.x] = outs;
-    p.step = 4 * lane_count;
-    p.range = block;
-    const int64_t padded = (outs + lane_count - 1) / lane_count * lane_count;
-    p.workspace = bytes((k + block - 1) / block * padded);
-    p.scratch = bytes(lane_count * padded);
+  } else {  // a table of lanes that the second cache holds
+    p.workspace = bytes(blocks * padded);
+    p.scratch = bytes(lanes * padded);
     p.run = sum_of_columns;
     p.finish = finish_columns;
   }

@@ -7,7 +7,7 @@
 
 #include "cpu/kernel.h"
 #include "cpu/move.h"
-#include "cpu/reduce_plan.h"
+#include "cpu/reduce_cut.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
 #include "table/kernels/reduce.h"
@@ -142,7 +142,7 @@ struct Count {
   static Out finish(Acc a) { return a; }
 };
 
-constexpr int64_t kLanes = 32, kBlock = 4096;
+constexpr int64_t kLanes = 32, kBlock = CutReduction::kBlock;
 
 // Element k of a block goes to lane k mod 32 (this matters for products only).
 template <class Op, class S>
@@ -178,8 +178,12 @@ struct Steps {
   void (*pack)(const void* base, const Axes& axes, int64_t first, int64_t count, void* to);
   // A block of neighbours.
   void (*block)(const void* x, int64_t n, void* to);
-  // A block of `w` columns: accumulators of its lanes, the first of which get the columns' values.
-  void (*columns)(const void* base, Odometer where, int64_t n, int64_t w, void* lanes);
+  // Results of whole rows.
+  void (*rows)(const void* x, int64_t rows, int64_t k, void* out);
+  // Rows [from, from + n) of `w` columns of a block of so many: accumulators of its lanes, the
+  // first of which have the columns' values in the end.
+  void (*columns)(const void* base, Odometer where, int64_t from, int64_t n, int64_t of, int64_t w,
+                  void* lanes);
   // Results from those of their blocks, which are `apart` from each other.
   void (*finish)(void* partial, int64_t outs, int64_t blocks, int64_t next, int64_t apart,
                  void* out);
@@ -194,16 +198,27 @@ struct StepsOf {
   static void block(const void* x, int64_t n, void* to) {
     *static_cast<Acc*>(to) = block_reduce<Op>(static_cast<const S*>(x), n);
   }
-  static void columns(const void* base, Odometer where, int64_t n, int64_t w, void* lanes) {
+  static void rows(const void* x, int64_t rows, int64_t k, void* out) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const S* row = static_cast<const S*>(x) + r * k;
+      Acc part[kLongestRow];
+      int64_t n = 0;
+      for (int64_t i = 0; i < k; i += kBlock)
+        part[n++] = block_reduce<Op>(row + i, std::min(kBlock, k - i));
+      static_cast<typename Op::Out*>(out)[r] = Op::finish(tree(part, n, 1, Op::join));
+    }
+  }
+  static void columns(const void* base, Odometer where, int64_t from, int64_t n, int64_t of,
+                      int64_t w, void* lanes) {
     Acc* const lane = static_cast<Acc*>(lanes);
-    const int64_t used = std::min(n, kLanes);
-    for (int64_t c = 0; c < used * w; ++c) lane[c] = Op::start();
-    for (int64_t r = 0; r < n; ++r, where.next()) {
+    const int64_t used = std::min(of, kLanes);
+    for (int64_t c = 0; from == 0 && c < used * w; ++c) lane[c] = Op::start();
+    for (int64_t r = from; r < from + n; ++r, where.next()) {
       const S* row = static_cast<const S*>(base) + where.offset();
       Acc* to = lane + r % kLanes * w;
       for (int64_t c = 0; c < w; ++c) to[c] = Op::step(to[c], row[c]);
     }
-    int64_t left = used;
+    int64_t left = from + n == of ? used : 0;
     for (int64_t h = kLanes / 2; h >= 1; h /= 2) {
       // Of lanes h on; they lie side by side, as those that they are joined to do.
       for (int64_t c = 0; c < (std::min(left, 2 * h) - h) * w; ++c)
@@ -219,7 +234,7 @@ struct StepsOf {
       to[o] =
           Op::finish(blocks == 0 ? Op::start() : tree(from + o * next, blocks, apart, Op::join));
   }
-  static constexpr Steps kSteps{sizeof(S), sizeof(Acc), pack, block, columns, finish};
+  static constexpr Steps kSteps{sizeof(S), sizeof(Acc), pack, block, rows, columns, finish};
 };
 
 void reduce(const KernelArgs& a, const Steps& op) {
@@ -249,9 +264,9 @@ void reduce(const KernelArgs& a, const Steps& op) {
                      plan.kept.stride[plan.kept.n - 1]);
           Axes side_by_side;
           side_by_side.add(k, w, 0);
-          op.columns(turn, Odometer(side_by_side, 0), k, w, lanes);
+          op.columns(turn, Odometer(side_by_side, 0), 0, k, k, w, lanes);
         } else {
-          op.columns(base, Odometer(plan.reduced, from), n, w, lanes);
+          op.columns(base, Odometer(plan.reduced, from), 0, n, n, w, lanes);
         }
         std::memcpy(partial.get() + (b * outs + first) * op.acc, lanes,
                     static_cast<size_t>(w * op.acc));
@@ -274,47 +289,100 @@ void reduce(const KernelArgs& a, const Steps& op) {
 }
 
 template <template <class> class Op>
-void for_type(const KernelArgs& a) {
-  dispatch(a.dtype(kAt.x), [&]<class S>() { reduce(a, StepsOf<Op<S>, S>::kSteps); });
+const Steps& for_type(DType t) {
+  const Steps* s = nullptr;
+  dispatch(t, [&]<class S>() { s = &StepsOf<Op<S>, S>::kSteps; });
+  return *s;
 }
 // Where integers count by being 0 or not.
 template <template <class> class Op>
-void for_size(const KernelArgs& a) {
-  dispatch(a.dtype(kAt.x), [&]<class S>() {
+const Steps& for_size(DType t) {
+  const Steps* s = nullptr;
+  dispatch(t, [&]<class S>() {
     using Raw = std::conditional_t<kIsFloatType<S>, S, BytesOf<sizeof(S)>>;
-    reduce(a, StepsOf<Op<Raw>, Raw>::kSteps);
+    s = &StepsOf<Op<Raw>, Raw>::kSteps;
   });
+  return *s;
 }
+// Of integers alone, whatever else is compiled.
 template <class S>
-constexpr bool kIsFloat = std::is_floating_point_v<ValueOf<S>>;
+using SumOf = std::conditional_t<kIsFloatType<S>, Count<S>, SumInt<S>>;
+template <class S>
+using ProdOf = std::conditional_t<kIsFloatType<S>, ProdFloat<S>, ProdInt<S>>;
 
-void sum_int(const KernelArgs& a) {
-  dispatch(a.dtype(kAt.x), [&]<class S>() {
-    if constexpr (!kIsFloat<S>) reduce(a, StepsOf<SumInt<S>, S>::kSteps);
-  });
+using StepsFn = const Steps& (*)(DType);
+template <StepsFn kSteps>
+void whole(const KernelArgs& a) {
+  reduce(a, kSteps(a.dtype(kAt.x)));
 }
-void prod(const KernelArgs& a) {
-  dispatch(a.dtype(kAt.x), [&]<class S>() {
-    if constexpr (kIsFloat<S>)
-      reduce(a, StepsOf<ProdFloat<S>, S>::kSteps);
-    else
-      reduce(a, StepsOf<ProdInt<S>, S>::kSteps);
-  });
+
+// ---- in pieces ---------------------------------------------------------------------------------
+
+template <StepsFn kSteps>
+void rows(const KernelArgs& a) {
+  const pf_tensor& x = a.tensor(kAt.x);
+  kSteps(a.dtype(kAt.x)).rows(x.data, x.shape[0], x.shape[1], a.tensor(kAt.out).data);
 }
-void amax(const KernelArgs& a) {
-  for_type<MaxOf>(a);
+template <StepsFn kSteps>
+void blocks(const KernelArgs& a) {
+  const Steps& op = kSteps(a.dtype(kAt.x));
+  const int64_t n = numel(a.tensor(kAt.x));
+  const int64_t first = CutReduction::kBlocks / kBlock * a.piece->first_row;
+  for (int64_t i = 0; i < n; i += kBlock)
+    op.block(a.data<char>(kAt.x) + i * op.item, std::min(kBlock, n - i),
+             static_cast<char*>(a.piece->workspace) + (first + i / kBlock) * op.acc);
 }
-void amin(const KernelArgs& a) {
-  for_type<MinOf>(a);
+template <StepsFn kSteps>
+void finish_blocks(const KernelArgs& a) {
+  const pf_tensor& out = a.tensor(kAt.out);
+  const int64_t outs = numel(out), of = (numel(a.tensor(kAt.x)) / outs + kBlock - 1) / kBlock;
+  kSteps(a.dtype(kAt.x)).finish(a.piece->workspace, outs, of, of, 1, out.data);
 }
-void any(const KernelArgs& a) {
-  for_size<AnyOf>(a);
+// Rows of a block come in order and to one thread, which has their lanes.
+template <StepsFn kSteps>
+void columns(const KernelArgs& a) {
+  const Steps& op = kSteps(a.dtype(kAt.x));
+  const pf_tensor& x = a.tensor(kAt.x);
+  const int64_t w = x.shape[1];
+  Axes reduced;
+  reduced.add(x.shape[0], w, 0);
+  for (int64_t r = 0, n = 0; r < x.shape[0]; r += n) {
+    const int64_t block = (a.piece->first_row + r) / kBlock;
+    const int64_t from = (a.piece->first_row + r) % kBlock;
+    const int64_t of = std::min(kBlock, a.piece->rows - block * kBlock);
+    n = std::min(x.shape[0] - r, of - from);
+    for (int64_t c = 0; c < w; c += kTile) {
+      const int64_t width = std::min(kTile, w - c);
+      char* const lanes = a.piece->scratch + c * kLanes * op.acc;
+      op.columns(a.data<char>(kAt.x) + c * op.item, Odometer(reduced, r), from, n, of, width,
+                 lanes);
+      if (from + n == of)
+        std::memcpy(static_cast<char*>(a.piece->workspace) + (block * w + c) * op.acc, lanes,
+                    static_cast<size_t>(width * op.acc));
+    }
+  }
 }
-void all(const KernelArgs& a) {
-  for_size<AllOf>(a);
+template <StepsFn kSteps>
+void finish_columns(const KernelArgs& a) {
+  const pf_tensor& out = a.tensor(kAt.out);
+  const int64_t outs = numel(out), of = (a.piece->rows + kBlock - 1) / kBlock;
+  kSteps(a.dtype(kAt.x)).finish(a.piece->workspace, outs, of, 1, outs, out.data);
 }
-void count_nonzero(const KernelArgs& a) {
-  for_size<Count>(a);
+template <StepsFn kSteps>
+Pieces pieces(const KernelArgs& a) {
+  const CutReduction c(a.tensor(kAt.x), kAt.x, kAt.out, a.i(kernels::numbers<kernels::SumInt>.dims),
+                       true);
+  const int64_t acc = kSteps(a.dtype(kAt.x)).acc, of = (c.k + kBlock - 1) / kBlock;
+  Pieces p = c.pieces;
+  if (c.cut != Cut::Rows) p.workspace = static_cast<size_t>(c.outs * of * acc + 63) / 64 * 64;
+  if (c.cut == Cut::Columns) p.scratch = static_cast<size_t>(kLanes * c.outs * acc);
+  p.run = c.cut == Cut::Rows     ? rows<kSteps>
+          : c.cut == Cut::Blocks ? blocks<kSteps>
+                                 : columns<kSteps>;
+  p.finish = c.cut == Cut::Rows     ? nullptr
+             : c.cut == Cut::Blocks ? finish_blocks<kSteps>
+                                    : finish_columns<kSteps>;
+  return p;
 }
 
 // ---- where the extreme is: the first one, or the first NaN --------------------------------------
@@ -440,13 +508,13 @@ void find_extreme(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL(kernels::SumInt::kInfo, sum_int)
-PF_CPU_KERNEL(kernels::Prod::kInfo, prod)
-PF_CPU_KERNEL(kernels::Amax::kInfo, amax)
-PF_CPU_KERNEL(kernels::Amin::kInfo, amin)
-PF_CPU_KERNEL(kernels::Any::kInfo, any)
-PF_CPU_KERNEL(kernels::All::kInfo, all)
-PF_CPU_KERNEL(kernels::CountNonzero::kInfo, count_nonzero)
+PF_CPU_KERNEL(kernels::SumInt::kInfo, whole<for_type<SumOf>>, pieces<for_type<SumOf>>)
+PF_CPU_KERNEL(kernels::Prod::kInfo, whole<for_type<ProdOf>>, pieces<for_type<ProdOf>>)
+PF_CPU_KERNEL(kernels::Amax::kInfo, whole<for_type<MaxOf>>, pieces<for_type<MaxOf>>)
+PF_CPU_KERNEL(kernels::Amin::kInfo, whole<for_type<MinOf>>, pieces<for_type<MinOf>>)
+PF_CPU_KERNEL(kernels::Any::kInfo, whole<for_size<AnyOf>>, pieces<for_size<AnyOf>>)
+PF_CPU_KERNEL(kernels::All::kInfo, whole<for_size<AllOf>>, pieces<for_size<AllOf>>)
+PF_CPU_KERNEL(kernels::CountNonzero::kInfo, whole<for_size<Count>>, pieces<for_size<Count>>)
 PF_CPU_KERNEL(kernels::FindExtreme::kInfo, find_extreme)
 
 }  // namespace pyflame::cpu

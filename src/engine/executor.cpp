@@ -12,6 +12,7 @@
 #include "engine/group.h"
 #include "engine/hazards.h"
 #include "engine/planner.h"
+#include "engine/rules.h"
 #include "engine/takeover.h"
 #include "engine/trace.h"
 #include "table/rows.h"
@@ -315,9 +316,9 @@ void clear(Group& g, const PhaseCounts* kept = nullptr) {
 
 // False where it failed: what should have been written is poisoned, and the group is empty.
 bool execute(Group& g, bool to_anchor, Flush why) noexcept {
-  constexpr int kLongest = 4;  // groups that a window aside waits for
-  if (g.aside && (g.needs_aside || ++g.since_aside == kLongest) && !run_aside(g) && g.needs_aside)
-      [[unlikely]] {
+  constexpr int kLongest = 4;  // groups that a window aside waits for; reductions for none
+  if (g.aside && (g.needs_aside || g.since_aside < 0 || ++g.since_aside == kLongest) &&
+      !run_aside(g) && g.needs_aside) [[unlikely]] {
     discard(g);
     return false;
   }
@@ -418,11 +419,100 @@ void move_window(Group& from, Group& to) {
 
 }  // namespace
 
+bool make_before(Group& g, Group& from, Phase& ph) {
+  Phase& to = g.phases[0];
+  AnchorCall& a = g.anchor;
+  const auto among = [](const Place* first, int n, const Place& p) {
+    return std::any_of(first, first + n, [&p](const Place& q) { return p.storage == q.storage; });
+  };
+  if ((to.nnodes && !(to.shape == ph.shape)) || to.nnodes + ph.nnodes > kMaxNodes ||
+      to.nscalars + ph.nscalars > kMaxScalars || ph.superseded || g.phases[2].nnodes)
+    return false;
+  for (int i = 0; i < ph.nnodes; ++i)
+    if (const Place& out = ph.outputs[i];
+        among(to.inputs, to.ninputs, out) || among(to.outputs, to.nnodes, out) ||
+        among(ph.inputs, ph.ninputs, out) || among(a.tensors, a.ntensors, out))
+      return false;
+  pf_ref refs[kMaxInputs];  // what becomes of an input
+  int ninputs = to.ninputs;
+  for (int j = 0; j < ph.ninputs; ++j) {
+    const Place& in = ph.inputs[j];
+    const auto same = [&in](const Place& p) {
+      return p.storage == in.storage && p.offset == in.offset && p.dtype == in.dtype &&
+             p.strides == in.strides;
+    };
+    if (writes(g, *in.storage)) {
+      const int code = in.storage->writer_node;
+      if (part_of(code) != kBefore || !same(to.outputs[index_of(code)])) return false;
+      refs[j] = {PF_REF_NODE, static_cast<uint8_t>(index_of(code))};
+      continue;
+    }
+    const auto known = std::find_if(to.inputs, to.inputs + to.ninputs, same) - to.inputs;
+    refs[j] = {PF_REF_INPUT, static_cast<uint8_t>(known < to.ninputs ? known : ninputs++)};
+  }
+  if (ninputs > kMaxInputs) return false;
+  const auto goes = [&](Storage& s) {
+    Group* it = &from;  // unless another thread has just made it many_readers()
+    if (&from != &g) s.reader.compare_exchange_strong(it, &g, std::memory_order_acq_rel);
+  };
+  for (int j = 0; j < ph.ninputs; ++j) {
+    goes(*ph.inputs[j].storage);
+    if (refs[j].kind == PF_REF_INPUT && refs[j].index >= to.ninputs)
+      to.inputs[refs[j].index] = std::move(ph.inputs[j]);
+    else
+      ph.inputs[j].storage.reset();
+  }
+  for (int i = 0; i < ph.nnodes; ++i) {
+    pf_node n = ph.nodes[i];
+    n.attr0 = static_cast<uint8_t>(n.attr0 + to.nscalars);
+    for (int k = 0; k < n.nin; ++k) {
+      pf_ref& r = n.in[k];
+      if (r.kind == PF_REF_INPUT)
+        r = refs[r.index];
+      else
+        r.index = static_cast<uint8_t>(r.index + (r.kind == PF_REF_NODE ? to.nnodes : to.nscalars));
+      if (r.kind == PF_REF_NODE) to.consumed |= 1u << r.index;
+    }
+    const int at = to.nnodes + i;
+    to.nodes[at] = n;
+    to.outputs[at] = std::move(ph.outputs[i]);
+    Storage& s = *to.outputs[at].storage;
+    if (!writes(from, s)) continue;
+    s.writer_node = code_of(kBefore, at);
+    s.writer.store(&g, std::memory_order_release);
+  }
+  std::copy_n(ph.scalars, ph.nscalars, to.scalars + to.nscalars);
+  to.shape = ph.shape;
+  to.numel = ph.numel;
+  to.nnodes += ph.nnodes;
+  to.ninputs = ninputs;
+  to.nscalars += ph.nscalars;
+  static_cast<PhaseCounts&>(ph) = {};
+  // What the last phase read through memory is in the same one now.
+  if (&from == &g) to.materialise = 0;
+  for (int i = a.nouts; i < a.ntensors; ++i)
+    if (a.tensors[i].storage && writes(g, *a.tensors[i].storage, kBefore))
+      to.materialise |= 1u << index_of(a.tensors[i].storage->writer_node);
+  return true;
+}
+
+bool bring_back_before(Group& g) {
+  Group& d = *g.aside;
+  std::lock_guard lock(d.mutex);
+  if (g.has_anchor || (!g.empty() && !make_before(d, g, g.phases[0]))) return false;
+  d.output_bytes += std::exchange(g.output_bytes, 0);
+  d.input_bytes += std::exchange(g.input_bytes, 0);
+  move_window(d, g);
+  g.since_aside = 0;
+  return true;
+}
+
 void set_aside(Group& g) {
   if (!g.aside) g.aside = new_group();
   Group& d = *g.aside;
   run_aside(g);
-  g.since_aside = 0;
+  // Reductions wait for others in the next group alone.
+  g.since_aside = g.has_anchor && g.anchor.kernel->anchor == Anchor::Reduce ? -1 : 0;
   std::lock_guard lock(d.mutex);
   d.capture = g.capture;
   std::copy(std::begin(g.streams), std::end(g.streams), std::begin(d.streams));
@@ -453,6 +543,7 @@ void read_aside(Group& g, std::span<const Tensor> ins) {
 
 bool run_aside(Group& g) noexcept {
   if (!g.aside) return true;
+  g.since_aside = 0;
   Group& d = *g.aside;
   std::lock_guard lock(d.mutex);
   if (!d.empty()) run_group(d, Flush::CannotJoin);

@@ -266,7 +266,8 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) {
-    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) && (better_later(g) || follows_later(g)))
+    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) &&
+        (better_later(g) || follows_later(g) || reduces_the_same(g, *q.shape, q.operands)))
       set_aside(g);
     else
       run_group(g, why);
@@ -592,7 +593,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   }
 
   std::lock_guard lock(g.mutex);
-  if (g.has_anchor && g.device == device && merge(g, k, outs, ins, attrs)) return;
+  if ((g.empty() || g.device == device) && merge(g, k, outs, ins, attrs)) return;
   if (!g.empty()) {
     bool consumes = false, hazard = false;
     for (const Tensor& t : ins) consumes |= t.defined() && writes(g, *t->storage);

@@ -48,6 +48,12 @@ struct Pairing {
   pf_scalar attrs[kMaxAttrs];
 };
 using Attrs = std::span<const pf_scalar>;
+// What is about to be recorded.
+struct Call {
+  const Kernel& kernel;
+  std::span<const Tensor> outs, ins;
+  Attrs attrs;
+};
 
 template <class K>
 void kernel_of(Pairing& p) {
@@ -63,10 +69,11 @@ void place(int* to, const List<int>& at) {
 }
 
 // The loss and its gradient: logits are read once.
-bool loss_and_gradient(const AnchorCall& a, Attrs attrs, Pairing& p) {
+bool loss_and_gradient(const Group& g, const Call& c, Pairing& p) {
   using namespace kernels;
+  const AnchorCall& a = g.anchor;
   const auto same = [](const pf_scalar& s, const pf_scalar& t) { return s.i == t.i && s.f == t.f; };
-  if (!std::equal(attrs.begin(), attrs.end(), a.attrs, same)) return false;
+  if (!std::equal(c.attrs.begin(), c.attrs.end(), a.attrs, same)) return false;
   constexpr auto at = tensors<CrossEntropyBoth>;
   kernel_of<CrossEntropyBoth>(p);
   place<CrossEntropy::Tensors>(p.first, {.loss = at.loss,
@@ -82,7 +89,7 @@ bool loss_and_gradient(const AnchorCall& a, Attrs attrs, Pairing& p) {
                                                   .stats = at.stats,
                                                   .total = at.total,
                                                   .weight = at.weight});
-  std::copy(attrs.begin(), attrs.end(), p.attrs);
+  std::copy(c.attrs.begin(), c.attrs.end(), p.attrs);
   return true;
 }
 
@@ -109,35 +116,124 @@ bool add_sum(Attrs attrs, int* places, Pairing& p) {
   }
 }
 // The mean of an x, and its variance: x is read once.
-bool sum_and_sum(const AnchorCall& a, Attrs attrs, Pairing& p) {
+bool sum_and_sum(const Group& g, const Call& c, Pairing& p) {
   using namespace kernels;
+  const AnchorCall& a = g.anchor;
   constexpr auto from = numbers<Sum>;
-  const pf_scalar dims = attrs[static_cast<size_t>(from.dims)];
+  const pf_scalar dims = c.attrs[static_cast<size_t>(from.dims)];
   if (a.attrs[from.dims].i != dims.i) return false;
   kernel_of<Moments>(p);
   std::fill_n(p.attrs, p.nattrs, pf_scalar{});
   p.attrs[numbers<Moments>.dims] = dims;
   return add_sum({a.attrs, static_cast<size_t>(a.nattrs)}, p.first, p) &&
-         add_sum(attrs, p.second, p);
+         add_sum(c.attrs, p.second, p);
 }
-bool sums_and_sum(const AnchorCall& a, Attrs attrs, Pairing& p) {
+bool sums_and_sum(const Group& g, const Call& c, Pairing& p) {
   using namespace kernels;
-  if (a.attrs[numbers<Moments>.dims].i != attrs[static_cast<size_t>(numbers<Sum>.dims)].i)
+  const AnchorCall& a = g.anchor;
+  if (a.attrs[numbers<Moments>.dims].i != c.attrs[static_cast<size_t>(numbers<Sum>.dims)].i)
     return false;
   kernel_of<Moments>(p);
   place<Moments::Tensors>(p.first, tensors<Moments>);
   std::copy_n(a.attrs, a.nattrs, p.attrs);
-  return add_sum(attrs, p.second, p);
+  return add_sum(c.attrs, p.second, p);
+}
+
+// A reduction as one of several, and what it is divided by; false where it cannot be.
+bool as_one_of_several(const Kernel& k, Attrs attrs, DType of, SumKind* what, double* by) {
+  using namespace kernels;
+  *by = 1;
+  if (&k == &kernel<Sum>()) {
+    *what = SumKind{attrs[static_cast<size_t>(numbers<Sum>.kind)].i};
+    *by = attrs[static_cast<size_t>(numbers<Sum>.divisor)].f;
+    return *what != SumKind::Differences && *what != SumKind::Spread;
+  }
+  if (&k == &kernel<Prod>()) return *what = kProduct, is_float(of);
+  *what = &k == &kernel<Amax>() ? kLargest : kSmallest;
+  return (&k == &kernel<Amax>() || &k == &kernel<Amin>()) && of != DType::Bool;
+}
+bool is_one_of_several(const AnchorCall& a, SumKind* what, double* by) {
+  return a.nouts == 1 && a.ntensors > 1 &&
+         as_one_of_several(*a.kernel, {a.attrs, static_cast<size_t>(a.nattrs)}, a.tensors[1].dtype,
+                           what, by);
+}
+// Reductions of one tensor, or of what is made of the same tensors, over the same dimensions.
+bool several_reductions(const Group& g, const Call& c, Pairing& p) {
+  using namespace kernels;
+  const AnchorCall& a = g.anchor;
+  if (a.kernel->anchor != Anchor::Reduce || c.kernel.anchor != Anchor::Reduce) return false;
+  constexpr auto at = tensors<Reductions>;
+  constexpr auto to = numbers<Reductions>;
+  constexpr int kMost = kMostReductions;
+  static_assert(numbers<Sum>.dims == to.dims && numbers<SumInt>.dims == to.dims);
+  const bool again = a.kernel == &kernel<Reductions>();
+  const int first = again ? at.x : 1;  // among the tensors of the pending kernel
+  SumKind what;
+  double by;
+  const auto put = [&](int i, int tensor) {
+    p.attrs[to.a + i] = to_kernel_scalar(Scalar(reduction_of(what, tensor)));
+    p.attrs[to.a_by + i] = to_kernel_scalar(Scalar(by));
+  };
+  kernel_of<Reductions>(p);
+  int n = 1, tensor = 0, known = 1;
+  if (again) {
+    for (int i = 0; i < a.ntensors; ++i) p.first[i] = a.tensors[i].storage ? i : -1;
+    std::copy_n(a.attrs, a.nattrs, p.attrs);
+    while (n < kMost && a.tensors[n].storage) ++n;
+    while (known < kMost && a.tensors[first + known].storage) ++known;
+  } else {
+    if (!is_one_of_several(a, &what, &by)) return false;
+    std::fill_n(p.first, kMaxAnchorTensors, -1);
+    p.first[0] = at.a;
+    p.first[1] = at.x;
+    std::fill_n(p.attrs, p.nattrs, pf_scalar{});
+    p.attrs[to.dims] = a.attrs[to.dims];
+    put(0, 0);
+  }
+  if (n == kMost || a.attrs[to.dims].i != c.attrs[static_cast<size_t>(to.dims)].i) return false;
+  // What nobody reads any more waits for no other: a loop that drops its results does real work.
+  for (int i = 0; i < n; ++i) {
+    const Storage& made = *a.tensors[i].storage;
+    const auto reads = [&made](const Phase& ph) {
+      return std::any_of(ph.inputs, ph.inputs + ph.ninputs,
+                         [&made](const Place& q) { return q.storage.get() == &made; });
+    };
+    if (made.handles.load(std::memory_order_relaxed) == 0 && !reads(g.phases[1]) &&
+        !reads(g.phases[2]))
+      return false;
+  }
+  const Tensor &out = c.outs[0], &in = c.ins[0];
+  if (!as_one_of_several(c.kernel, c.attrs, in->dtype, &what, &by)) return false;
+  const Place& x = a.tensors[first];
+  if (in->dtype != x.dtype || out->dtype != a.tensors[0].dtype || !(in->shape == a.shapes[first]) ||
+      !(in->strides == x.strides))
+    return false;
+  const Storage& s = *in->storage;
+  const auto is_in = [&s](const Place& q) { return q.storage.get() == &s; };
+  while (tensor < known &&
+         !(is_in(a.tensors[first + tensor]) && a.tensors[first + tensor].offset == in->offset))
+    ++tensor;
+  // What nobody here reads would only be read beside it.
+  if (tensor == known && !s.writer.load(std::memory_order_relaxed) &&
+      std::none_of(a.tensors + first, a.tensors + first + known, is_in) &&
+      std::none_of(g.phases[0].inputs, g.phases[0].inputs + g.phases[0].ninputs, is_in))
+    return false;
+  std::fill_n(p.second, kMaxAnchorTensors, -1);
+  p.second[0] = at.a + n;
+  p.second[1] = at.x + tensor;
+  put(n, tensor);
+  return true;
 }
 
 // The norm of one row, and its product with a matrix: every block of the product makes the row.
-bool norm_and_product(const AnchorCall& a, Attrs attrs, Pairing& p) {
+bool norm_and_product(const Group& g, const Call& c, Pairing& p) {
   using namespace kernels;
+  const AnchorCall& a = g.anchor;
   constexpr auto at = tensors<NormMatmul>;
   constexpr auto from = numbers<LayerNorm>;
   constexpr auto to = numbers<NormMatmul>;
   if (numel(a.shapes[tensors<LayerNorm>.x]) != a.attrs[from.length].i ||
-      attrs[static_cast<size_t>(numbers<Matmul>.a_transposed)].i != 0)
+      c.attrs[static_cast<size_t>(numbers<Matmul>.a_transposed)].i != 0)
     return false;
   kernel_of<NormMatmul>(p);
   place<LayerNorm::Tensors>(p.first, {.y = at.y,
@@ -150,25 +246,27 @@ bool norm_and_product(const AnchorCall& a, Attrs attrs, Pairing& p) {
   p.attrs[to.length] = a.attrs[from.length];
   p.attrs[to.eps] = a.attrs[from.eps];
   p.attrs[to.first] = {};
-  p.attrs[to.b_transposed] = attrs[static_cast<size_t>(numbers<Matmul>.b_transposed)];
+  p.attrs[to.b_transposed] = c.attrs[static_cast<size_t>(numbers<Matmul>.b_transposed)];
   return true;
 }
 
 // Two kernels whose work one does, where `pair` says so: the second's tensors are new, are what the
 // first has in that place, or, what both write, not there.
 struct Merge {
-  const Kernel &first, &second, &both;
-  bool (*pair)(const AnchorCall& first, Attrs second, Pairing&);
+  const Kernel *first, *second;  // null: any
+  const Kernel& both;
+  bool (*pair)(const Group& first, const Call& second, Pairing&);
 };
 std::span<const Merge> merges() {
   using namespace kernels;
   static const Merge all[] = {
-      {kernel<CrossEntropy>(), kernel<CrossEntropyBackward>(), kernel<CrossEntropyBoth>(),
+      {&kernel<CrossEntropy>(), &kernel<CrossEntropyBackward>(), kernel<CrossEntropyBoth>(),
        loss_and_gradient},
-      {kernel<Sum>(), kernel<Sum>(), kernel<Moments>(), sum_and_sum},
-      {kernel<Moments>(), kernel<Sum>(), kernel<Moments>(), sums_and_sum},
-      {kernel<LayerNorm>(), kernel<Matmul>(), kernel<NormMatmul>(), norm_and_product},
-      {kernel<RmsNorm>(), kernel<Matmul>(), kernel<RmsNormMatmul>(), norm_and_product},
+      {&kernel<Sum>(), &kernel<Sum>(), kernel<Moments>(), sum_and_sum},
+      {&kernel<Moments>(), &kernel<Sum>(), kernel<Moments>(), sums_and_sum},
+      {nullptr, nullptr, kernel<Reductions>(), several_reductions},
+      {&kernel<LayerNorm>(), &kernel<Matmul>(), kernel<NormMatmul>(), norm_and_product},
+      {&kernel<RmsNorm>(), &kernel<Matmul>(), kernel<RmsNormMatmul>(), norm_and_product},
   };
   return all;
 }
@@ -179,6 +277,8 @@ bool take_input(Group& g, const Tensor& t) {
   AnchorCall& a = g.anchor;
   const Storage& s = *t->storage;
   if (!writes(g, s)) return true;
+  if (part_of(s.writer_node) == kAfter && a.kernel->anchor == Anchor::Reduce)
+    make_before(g, g, g.phases[1]);
   const int part = part_of(s.writer_node), node = index_of(s.writer_node);
   if (part == kAnchor || part == kBeside) return false;
   Phase& ph = g.phase(part);
@@ -188,13 +288,11 @@ bool take_input(Group& g, const Tensor& t) {
   return true;
 }
 
-bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<const Tensor> ins,
-           std::span<const Scalar> attrs) {
+bool apply(const Merge& m, Group& g, const Call& c) {
   AnchorCall& a = g.anchor;
-  pf_scalar numbers[kMaxAttrs];
-  std::transform(attrs.begin(), attrs.end(), numbers, to_kernel_scalar);
+  const auto [outs, ins] = std::pair(c.outs, c.ins);
   Pairing p;
-  if (!m.pair(a, {numbers, attrs.size()}, p) || !find_kernel(m.both, g.device)) return false;
+  if (!m.pair(g, c, p) || !find_kernel(m.both, g.device)) return false;
   int known[kMaxAnchorTensors];  // by place: the pending kernel's tensor, or -1
   std::fill_n(known, p.ntensors, -1);
   for (int i = 0; i < a.ntensors; ++i) {
@@ -276,6 +374,19 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
   return true;
 }
 
+// Whether the window aside is back, with what is recorded before its reductions, of which this is
+// to be one more.
+bool back_for(Group& g, const Call& c) {
+  Pairing p;
+  {
+    std::lock_guard lock(g.aside->mutex);
+    const Group& d = *g.aside;
+    if (!d.has_anchor || !(d.device == c.outs[0]->storage->device) || !several_reductions(d, c, p))
+      return false;
+  }
+  return bring_back_before(g);
+}
+
 // Whether a norm of one row, which has the shape of a pending product, will be made by the product
 // that reads it, anew in each of its blocks: then nothing can be made on the way to it.
 bool joins_next_product(const Group& g, const Kernel& k) {
@@ -291,9 +402,16 @@ bool joins_next_product(const Group& g, const Kernel& k) {
 
 bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
            std::span<const Scalar> attrs) {
-  for (const Merge& m : merges())
-    if (&m.second == &k && &m.first == g.anchor.kernel) return apply(m, g, outs, ins, attrs);
-  return false;
+  if (!(g.has_anchor || (g.aside && k.anchor == Anchor::Reduce)) || attrs.size() > kMaxAttrs)
+    return false;
+  pf_scalar numbers[kMaxAttrs];
+  std::transform(attrs.begin(), attrs.end(), numbers, to_kernel_scalar);
+  const Call c{k, outs, ins, {numbers, attrs.size()}};
+  if (!g.has_anchor && !back_for(g, c)) return false;
+  return std::any_of(merges().begin(), merges().end(), [&](const Merge& m) {
+    return (!m.first || m.first == g.anchor.kernel) && (!m.second || m.second == &k) &&
+           apply(m, g, c);
+  });
 }
 
 bool keep_row(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
@@ -427,8 +545,31 @@ bool follows_later(const Group& g) {
          a.tensors[0].storage->handles.load(std::memory_order_relaxed) > 0;
 }
 
+bool reduces_the_same(const Group& g, const Dims& shape, std::span<const Operand> operands) {
+  const AnchorCall& a = g.anchor;
+  SumKind what;
+  double by;
+  if (!g.has_anchor || a.kernel->anchor != Anchor::Reduce || !(a.shapes[a.nouts] == shape) ||
+      (a.kernel == &kernel<kernels::Reductions>()
+           ? a.tensors[a.nouts - 1].storage.get() != nullptr  // there is room for no more
+           : !is_one_of_several(a, &what, &by)))
+    return false;
+  if (g.aside) {
+    std::lock_guard lock(g.aside->mutex);
+    if (!g.aside->empty()) return false;
+  }
+  const auto is_read = [&](const Operand& o) {
+    const auto is = [&o](const Place& p) { return p.storage.get() == (*o.tensor)->storage.get(); };
+    return o.tensor &&
+           (std::any_of(a.tensors + a.nouts, a.tensors + a.ntensors, is) ||
+            std::any_of(g.phases[0].inputs, g.phases[0].inputs + g.phases[0].ninputs, is));
+  };
+  return std::any_of(operands.begin(), operands.end(), is_read);
+}
+
 bool follows_aside(const Group& g, std::span<const Operand> operands) {
-  return g.aside && std::any_of(operands.begin(), operands.end(), [&g](const Operand& o) {
+  return g.aside && g.since_aside >= 0 &&
+         std::any_of(operands.begin(), operands.end(), [&g](const Operand& o) {
            return o.tensor && writes(*g.aside, *(*o.tensor)->storage, kAnchor);
          });
 }

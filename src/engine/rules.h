@@ -16,6 +16,12 @@ bool merge(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<cons
 // what `k` would do. The caller has settled what is read and written, and holds the group.
 bool keep_row(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
               std::span<const Scalar> attrs, const CallOptions&);
+// The phase, of `from`, is made before the kernel of the group from now on: the last one of its
+// own, or the only one of another. False, and nothing is done, where it cannot be.
+bool make_before(Group&, Group& from, Phase&);
+// What was set aside is what is recorded again, behind what was recorded meanwhile: one phase. As
+// above.
+bool bring_back_before(Group&);
 // What follows a product is better run with the kernel over rows that reads it: a residual's sum
 // with the norm behind it. The product runs, and its last phase becomes the first of the group.
 bool keep_last_phase(Group&, const Kernel& k, std::span<const Tensor> ins);
@@ -30,6 +36,8 @@ bool better_later(const Group&);
 // The same of a product that nothing follows yet: between the gradient of a layer's input and the
 // activation's, which follows it, stand casts of the gradients of its weights.
 bool follows_later(const Group&);
+// The same of reductions: this, of what they read and as large, may come to be reduced with them.
+bool reduces_the_same(const Group&, const Dims& shape, std::span<const Operand>);
 // Whether these read what the kernel of the window aside makes, so that they can follow it.
 bool follows_aside(const Group&, std::span<const Operand>);
 

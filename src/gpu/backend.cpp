@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <vector>
 
+#include "gpu/around.h"
 #include "gpu/builder.h"
 #include "gpu/graph.h"
 #include "gpu/graph_recorder.h"
@@ -431,28 +433,29 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
   return launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, nullptr);
 }
 
-// What of a group a kernel may run in its own launch: the program before it that makes one of its
+// What of a group a kernel may run in its own launch: the program before it that makes some of its
 // tensors, the program after it that takes its first output alone.
-Around around_of(const pf_group& g) {
-  Around around;
-  const auto passes = [](const int8_t* with, int32_t n, Around::Part& part) {
-    bool one = false;
-    for (int32_t j = 0; j < n; ++j) {
-      if (with[j] < 0) continue;
-      one = part.operand < 0;
-      part.operand = j;
-      part.tensor = with[j];
-      if (!one) break;
-    }
-    return one;
-  };
-  if (g.before && passes(g.feeds, g.nfeeds, around.before)) {
-    around.before.program = g.before;
-    around.before.launch = g.before_launch;
-    around.before.keep = !(g.without >> around.before.tensor & 1);
-    around.before.operand += program_inputs(g.before);
+FullAround around_of(const pf_group& g) {
+  FullAround around;
+  Around::Part& before = around.before;
+  int feeds = 0, takes = 0;
+  for (int32_t o = 0; g.before && o < g.nfeeds; ++o) {
+    const int tensor = g.feeds[o], operand = o + program_inputs(g.before);
+    if (tensor < 0) continue;
+    const bool keep = !(g.without >> tensor & 1);
+    if (feeds == 0)
+      before.operand = operand, before.tensor = tensor, before.keep = keep;
+    else if (feeds <= static_cast<int>(std::size(around.others)))
+      around.others[around.more++] = {operand, tensor, keep};
+    ++feeds;
   }
-  if (g.after && passes(g.takes, g.ntakes, around.after)) {
+  if (feeds > 0 && feeds == 1 + around.more) {
+    before.program = g.before;
+    before.launch = g.before_launch;
+  }
+  for (int32_t j = 0; g.after && j < g.ntakes; ++j)
+    if (g.takes[j] >= 0) around.after.operand = j, around.after.tensor = g.takes[j], ++takes;
+  if (takes == 1) {
     around.after.program = g.after;
     around.after.launch = g.after_launch;
     around.after.keep = !(g.unread & 1);
@@ -467,7 +470,7 @@ int32_t group_takes(pf_device device, pf_group* g) {
   uint32_t without = 0;
   g->joins = kAfter;  // products find out when they run
   if (const auto* entry = static_cast<const KernelEntry*>(g->kernel); entry->over_rows) {
-    Around around = around_of(*g);
+    FullAround around = around_of(*g);
     around.asked = true;
     const pf_status s = guarded([&] {
       entry->launch({Device::get(device), nullptr, g->tensors, g->ntensors, g->attrs, g->nattrs,
@@ -475,7 +478,7 @@ int32_t group_takes(pf_device device, pf_group* g) {
     });
     if (s != PF_OK) return 0;  // to be told by the launch
     g->joins = (around.before.joined ? kBefore : 0) | (around.after.joined ? kAfter : 0);
-    if (around.before.joined) without |= 1u << around.before.tensor;
+    if (around.before.joined) without |= around.tensors();
     if (around.after.joined) without |= 1u << around.after.tensor;
   }
   g->without &= without;
@@ -483,9 +486,10 @@ int32_t group_takes(pf_device device, pf_group* g) {
 }
 
 pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
-  Around around = around_of(*g);
+  FullAround around = around_of(*g);
   if (!(g->joins & kBefore)) {
     around.before = {};
+    around.more = 0;
     if (g->before)
       if (pf_status s = program_launch(device, stream, g->before, g->before_launch)) return s;
   }

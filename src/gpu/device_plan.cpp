@@ -321,8 +321,8 @@ bool DeviceProgram::plan_tiles(Geometry& g, const int* leader, DeviceLaunch& out
   return true;
 }
 
-bool DeviceProgram::plan_part(const pf_launch& l, int with, int64_t rows, int64_t cols, int vec,
-                              bool stream, DeviceLaunch& out) const {
+bool DeviceProgram::plan_part(const pf_launch& l, uint32_t with, int64_t rows, int64_t cols,
+                              int vec, bool stream, DeviceLaunch& out) const {
   out.key = LaunchClass();
   out.grid = out.nwords = 0;
   if (l.numel != rows * cols || operands() > 24) return false;
@@ -347,14 +347,15 @@ bool DeviceProgram::plan_part(const pf_launch& l, int with, int64_t rows, int64_
     else if (!joined_stride(l, op.strides, 0, split, &row) ||
              !joined_stride(l, op.strides, split, l.ndim, &col))
       return false;
-    if (k == with && (row != cols || col != 1)) return false;
+    const bool passes = with >> k & 1;
+    if (passes && (row != cols || col != 1)) return false;
     c.group[k] = static_cast<uint8_t>(k);
     c.walk[k] =
         static_cast<uint8_t>((col != 0) * LaunchClass::kInner + (row != 0) * LaunchClass::kOuter);
     // An output, and what the kernel makes, has a value for each place, whatever its strides are.
-    if (k >= ninputs || k == with) c.walk[k] = LaunchClass::kInner | LaunchClass::kOuter;
+    if (k >= ninputs || passes) c.walk[k] = LaunchClass::kInner | LaunchClass::kOuter;
     if (c.walk[k] == 0) c.group[k] = LaunchClass::kSplat;
-    if (vec == 1 || c.walk[k] == 0 || c.walk[k] == LaunchClass::kOuter || k == with) continue;
+    if (vec == 1 || c.walk[k] == 0 || c.walk[k] == LaunchClass::kOuter || passes) continue;
     const uint64_t size = itemsize(dtype_of(k));
     const uint64_t align = std::min<uint64_t>(16, static_cast<uint64_t>(vec) * size);
     if (col != 1 ||

@@ -219,7 +219,8 @@ class TextPrinter {
     return head() + out_;
   }
 
-  std::string print_part(const char* type, const char* part, int with, bool keep) {
+  std::string print_part(const char* type, const char* part, std::span<const int> with,
+                         uint32_t keep) {
     part_ = part;
     body();
     this->part(type, with, keep);
@@ -281,7 +282,7 @@ class TextPrinter {
   void rows();
   void tiles();
   void lines();
-  void part(const char* type, int with, bool keep);
+  void part(const char* type, std::span<const int> with, uint32_t keep);
   std::string part_address(int k);
   void store_part(int k);
   void positions(const char* type, const std::string& from, int ndim, int first);
@@ -680,12 +681,12 @@ void TextPrinter::store_part(int k) {
           name(k) + ");\n";
 }
 
-// `with` passes between the program and the kernel. What moves along columns waits in registers as
+// `with` pass between the program and the kernel. What moves along columns waits in registers as
 // memory has it.
-void TextPrinter::part(const char* type, int with, bool keep) {
-  const bool makes = with >= ninputs_;
+void TextPrinter::part(const char* type, std::span<const int> with, uint32_t keep) {
+  const auto passes = [&](int k) { return std::find(with.begin(), with.end(), k) != with.end(); };
   const auto waits = [&](int k) {
-    return k < ninputs_ && k != with && used(k) &&
+    return k < ninputs_ && !passes(k) && used(k) &&
            (spread(k) == Spread::Each || spread(k) == Spread::AlongRow);
   };
   const std::string where = "(const " + args() + "& a, pf_i64 row, pf_i64 col";
@@ -706,7 +707,7 @@ void TextPrinter::part(const char* type, int with, bool keep) {
   for (int k = 0; k < ninputs_; ++k)
     if (waits(k)) load_it(k);
   out_ += "  }\n";
-  if (makes) {
+  if (with[0] >= ninputs_) {
     // Of rows in shared memory: the elements of operands lie behind each other, large ones first.
     out_ += "#if PF_KEEP\n  static PF_METHOD void keep" + where +
             ", char* to, pf_i64 c, pf_i64 vectors) {\n";
@@ -728,29 +729,32 @@ void TextPrinter::part(const char* type, int with, bool keep) {
       out_ += "    pf_kept(" + place(i) + ", w" + str(kept[i]) + ");\n";
     out_ += "  }\n#endif\n";
   }
-  out_ += "  PF_METHOD void run" + where + (makes ? ", " : ", const ") + compute(with) + " (&" +
-          name(with) + ")[N]) const {\n  constexpr int V = N, E = N;\n";
+  out_ += "  PF_METHOD void run" + where;
+  for (int k : with)
+    out_ += std::string(k < ninputs_ ? ", const " : ", ") + compute(k) + " (&" + name(k) + ")[N]";
+  out_ += ") const {\n  constexpr int V = N, E = N;\n";
   for (int k = 0; k < p_.operands(); ++k)
-    if (used(k) && k != with)
+    if (used(k) && !passes(k))
       out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
   for (int k = 0; k < ninputs_; ++k) {
     if (waits(k))
       out_ +=
           "  PF_UNROLL for (int e = 0; e < N; ++e) " + name(k) + "[e] = w" + str(k) + ".get(e);\n";
-    else if (used(k) && k != with)
+    else if (used(k) && !passes(k))
       out_ += "  ", load(k, name(k), part_address(k), "1");
   }
   call_body("E", "V");
   for (int k = ninputs_; k < p_.operands(); ++k)
-    if (keep || k != with) store_part(k);
+    if (keep >> k & 1 || !passes(k)) store_part(k);
   word(2 * p_.operands() - 1);
   out_ += "  }\n};\n";
 }
 
 std::string DeviceProgram::epilogue_text(const LaunchClass& c, int from) const {
-  return TextPrinter(*this, c).print_part("pf_after", "", from, true);
+  return TextPrinter(*this, c).print_part("pf_after", "", {&from, 1}, 0);
 }
-std::string DeviceProgram::prologue_text(const LaunchClass& c, int to, bool keep) const {
+std::string DeviceProgram::prologue_text(const LaunchClass& c, std::span<const int> to,
+                                         uint32_t keep) const {
   return TextPrinter(*this, c).print_part("pf_before", "before_", to, keep);
 }
 std::string DeviceProgram::text(const LaunchClass& c, const std::string& entry) const {

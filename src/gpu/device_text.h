@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,21 +101,23 @@ class DeviceProgram {
 
   std::string text(const LaunchClass&, const std::string& entry = kEntry) const;
 
-  // As part of a kernel that makes or reads the rows x cols values of operand `with` (inputs, then
-  // outputs), all of them in row-major order, `vec` neighbours of a row at a time. False when the
-  // operands are no rows and columns of that, or `vec` of them cannot be read at once. `stream`: as
-  // in LaunchClass. Geometry words: strides over rows and columns of each operand.
-  bool plan_part(const pf_launch&, int with, int64_t rows, int64_t cols, int vec, bool stream,
+  // As part of a kernel that makes or reads the rows x cols values of operands `with` (bits:
+  // inputs, then outputs), all of them in row-major order, `vec` neighbours of a row at a time.
+  // False when the operands are no rows and columns of that, or `vec` of them cannot be read at
+  // once. `stream`: as in LaunchClass. Geometry words: strides over rows and columns of each
+  // operand.
+  bool plan_part(const pf_launch&, uint32_t with, int64_t rows, int64_t cols, int vec, bool stream,
                  DeviceLaunch& out) const;
   // After the kernel, which makes operand `from`. Defines pf_args, and pf_after<N>, N being `vec`
   // or 1: load(args, row, col), and run(args, row, col, const values (&)[N]).
   std::string epilogue_text(const LaunchClass&, int from) const;
-  // Before the kernel, which reads operand `to`, an output; it goes to memory too if others do
-  // (`keep`). Defines pf_before_args, and pf_before<N> for what N neighbours are made from:
-  // load(args, row, col), and run(args, row, col, values (&)[N]). With -DPF_KEEP=1 also keep(args,
-  // row, col, to, c, vectors) and kept(the same): load() by way of shared memory, where `to` has
-  // the row's vectors, of which this is number c; it takes row_bytes().
-  std::string prologue_text(const LaunchClass&, int to, bool keep) const;
+  // Before the kernel, which reads the operands `to`, outputs; they go to memory too if others read
+  // them (bits `keep`). Defines pf_before_args, and pf_before<N> for what N neighbours are made
+  // from: load(args, row, col), and run(args, row, col, values (&)[N], ...) in the order of `to`.
+  // With -DPF_KEEP=1 also keep(args, row, col, to, c, vectors) and kept(the same): load() by way of
+  // shared memory, where `to` has the row's vectors, of which this is number c; it takes
+  // row_bytes().
+  std::string prologue_text(const LaunchClass&, std::span<const int> to, uint32_t keep) const;
   int64_t row_bytes(const LaunchClass&, int64_t cols) const;
 
  private:

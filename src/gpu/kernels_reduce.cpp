@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/kernel_numbers.h"
+#include "gpu/around.h"
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "kernels/reduce_args.h"
@@ -148,10 +149,18 @@ void simple(const KernelArgs& a) {
 // PF_COLUMN_THREADS: of a block that has all ways of a chunk, of one that shares them
 constexpr int64_t kColumnThreads = 512, kPartThreads = 128;
 
-// Into results of dtype `out`, as if x were of dtype `as`. `again`: the operation looks at the
-// first element of a reduction for each of the others.
-void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType out,
-             const char* op, bool again) {
+// Operations, and which of some tensors that lie alike each is of.
+struct Sums {
+  const char* ops[kMostReductions] = {};
+  int n = 1, tensors = 1;
+  int64_t from = 0;  // two bits for each
+  const pf_tensor* x[kMostReductions] = {};
+  bool again = false;  // the operation looks at the first element for each of the others
+};
+
+// Into results of dtype `out`, as if tensors were of dtype `as`.
+void run_sum(const KernelArgs& a, pf_sum& r, const Sums& s, DType as, DType out) {
+  const pf_tensor& x = *s.x[0];
   const auto t = static_cast<DType>(x.dtype);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
@@ -169,18 +178,35 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   r.chunks = ceil_div(k, r.chunk);
   r.lanes = static_cast<uint32_t>(lanes);
   r.ways = static_cast<uint32_t>(ways);
+  // Those in memory are found from one of them. What a program before the kernel makes has none,
+  // or is stored by it.
+  const auto first = static_cast<int>(&x - a.tensors);
+  uint32_t made = tensors_before(a) >> first;
+  if (made >> s.tensors) made = 0;  // a mean: not for this kernel
+  const pf_tensor* base = &x;
+  for (int i = s.tensors; i-- > 0;)
+    if (!(made >> i & 1)) base = s.x[i];
+  r.x = base->data;
+  const auto width_of = [&](const pf_axes& along, const pf_axes& across, int64_t most, bool tail) {
+    for (int i = 0; i < s.tensors; ++i) most = width_along(along, across, *s.x[i], most, tail);
+    return most;
+  };
+  for (int i = 0; i < s.tensors; ++i)
+    r.apart[i] = static_cast<const char*>(s.x[i]->data) - static_cast<const char*>(r.x);
   // Who takes which: of the layout.
   const bool rows = along_rows(r.kept, r.reduced);
   r.tiles = r.width = 1;
   int64_t v, blocks, parts = 1;
   int threads = kThreads;
   if (rows) {
-    v = r.reduced.count == 0 ? 1 : width_along(r.reduced, r.kept, x, vector, r.reduced.n == 1);
+    v = r.reduced.count == 0 ? 1 : width_of(r.reduced, r.kept, vector, r.reduced.n == 1);
     if (v != vector) v = 1;
     const int64_t unit = lanes * std::max<int64_t>(1, ways / 4);
     blocks = ceil_div(outs * r.chunks, kThreads / unit);
   } else {
-    v = width_along(r.kept, r.reduced, x, vector, false);
+    // What a thread has of its columns fills its registers, as does what they are made of.
+    const int64_t most = std::min<int64_t>(vector, 8) / power_of_two_from(made ? 2 * s.n : s.n);
+    v = width_of(r.kept, r.reduced, std::max<int64_t>(1, most), false);
     const int64_t vectors = ceil_div(outs, v), lines = power_of_two_from(vectors);
     // Where ways have several leaves, or there is much to read, blocks are small and share the ways
     // of a chunk, side by side first: another launch joins them.
@@ -195,49 +221,77 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
     blocks = r.tiles * r.chunks * parts;
     threads = static_cast<int>(width * each);
   }
-  const Defines defines = Defines()
-                              .type("PF_T", t)
-                              .value("PF_WIDE", as != t)
-                              .type("PF_OUT", out)
-                              .text("PF_OP", op)
-                              .value("PF_V", v)
-                              .value("PF_DENSE", r.reduced.n <= 1)
-                              .value("PF_PARTS", parts);
-  // A program before it makes whole pieces of rows that lie one behind the other.
-  const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 &&
-                     (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
-  const auto of_rows = [&] {
-    return a.join("sum.h", defines, "sum_rows",
-                  {static_cast<int>(&x - a.tensors), outs, k, v, true, again});
+  // By bits of tensors.
+  constexpr const char* kInto[] = {
+      "",          "x[0]",           "x[1]",           "x[0],x[1]",
+      "x[2]",      "x[0],x[2]",      "x[1],x[2]",      "x[0],x[1],x[2]",
+      "x[3]",      "x[0],x[3]",      "x[1],x[3]",      "x[0],x[1],x[3]",
+      "x[2],x[3]", "x[0],x[2],x[3]", "x[1],x[2],x[3]", "x[0],x[1],x[2],x[3]"};
+  const auto options = [&](uint32_t before) {
+    constexpr const char* kNames[] = {"PF_OP", "PF_OP1", "PF_OP2", "PF_OP3"};
+    Defines d = Defines()
+                    .type("PF_T", t)
+                    .value("PF_WIDE", as != t)
+                    .type("PF_OUT", out)
+                    .value("PF_V", v)
+                    .value("PF_DENSE", r.reduced.n <= 1)
+                    .value("PF_PARTS", parts)
+                    .value("PF_OPS", s.n)
+                    .value("PF_XS", s.tensors)
+                    .value("PF_FROM", s.from)
+                    .value("PF_MADE", before);
+    for (int i = 0; i < s.n; ++i) d = std::move(d).text(kNames[i], s.ops[i]);
+    if (before) d = std::move(d).text("PF_INTO", kInto[before]);
+    return d;
+  };
+  const Defines defines = options(0);
+  // A program before it makes whole pieces of rows, or rows of columns, that lie one behind the
+  // other.
+  const auto dense = [](const pf_axes& lines, const pf_axes& along, int64_t length) {
+    return along.n == 1 && step_of(along) == 1 && length > 1 &&
+           (lines.n == 0 || (lines.n == 1 && step_of(lines) == length));
+  };
+  const bool joins = rows ? v == vector && k % vector == 0 && dense(r.kept, r.reduced, k)
+                          : !s.again && outs % v == 0 && dense(r.reduced, r.kept, outs);
+  const char* const entry = rows ? "sum_rows" : "sum_columns";
+  const auto with_program = [&] {
+    const JoinedRows joined{first, rows ? outs : k, rows ? k : outs, v, true, s.again};
+    if (!a.around) return Joined{a.compile("sum.h", defines, entry)};
+    return join_programs(a.device, static_cast<FullAround&>(*a.around), "sum.h", options(made),
+                         entry, joined, made << first);
   };
   if (a.asked()) {
-    if (joins) of_rows();
+    if (joins) with_program();
     return;
   }
   if (r.chunks * parts > 1)
-    r.partial = a.workspace(static_cast<size_t>(r.chunks * parts * outs) * (size == 8 ? 8 : 4));
+    r.partial =
+        a.workspace(static_cast<size_t>(r.chunks * parts * outs * s.n) * (size == 8 ? 8 : 4));
   if (joins)
-    a.launch(of_rows(), Grid(blocks), threads, 0, r);
+    a.launch(with_program(), Grid(blocks), threads, 0, r);
   else
-    a.launch(a.compile("sum.h", defines, rows ? "sum_rows" : "sum_columns"), Grid(blocks), threads,
-             0, r);
+    a.launch(a.compile("sum.h", defines, entry), Grid(blocks), threads, 0, r);
   if (r.chunks * parts == 1) return;
   const int64_t width = std::min<int64_t>(power_of_two_from(outs), 32);
   r.width = static_cast<uint32_t>(width);
   a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
 }
 
+// What the text calls a SumKind.
+constexpr const char* kSumOps[] = {"pf_op_sum",     "pf_op_squares", "pf_op_differences",
+                                   "pf_op_spread",  "pf_op_numbers", "pf_op_product",
+                                   "pf_op_largest", "pf_op_smallest"};
+
 void run_sum(const KernelArgs& a, SumKind kind, const pf_tensor& x, const pf_tensor* mean,
              const pf_tensor& out, int64_t dims, double divisor) {
-  constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences", "pf_op_spread",
-                                  "pf_op_numbers"};  // by SumKind
   auto r = plan<pf_sum>(x, dims, mean);
-  r.out = out.data;
+  r.out[0] = out.data;
   r.mean = mean ? mean->data : nullptr;
-  r.divisor = divisor;
+  r.divisor[0] = divisor;
   const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
   const auto as = static_cast<DType>(mean ? mean->dtype : out.dtype);
-  run_sum(a, r, x, as, static_cast<DType>(out.dtype), kOps[static_cast<int>(kind)], origin);
+  const Sums s{{kSumOps[static_cast<int>(kind)]}, 1, 1, 0, {&x}, origin};
+  run_sum(a, r, s, as, static_cast<DType>(out.dtype));
 }
 
 void sum(const KernelArgs& a) {
@@ -319,16 +373,37 @@ void moments(const KernelArgs& a) {
     add(alone, SumKind::Spread, at.spread, &a.tensor(at.differences), number.spread);
 }
 
+// One that others may join.
+template <SumKind kKind>
+void alone(const KernelArgs& a) {
+  constexpr auto at = tensors<SumInt>;
+  run_sum(a, kKind, a.tensor(at.x), nullptr, a.tensor(at.out), a.i(numbers<SumInt>.dims), 1);
+}
 void prod(const KernelArgs& a) {
-  constexpr auto at = tensors<Prod>;
-  if (!is_float(a.dtype(at.x))) {
-    run(a, "pf_op_prod_int");
-    return;
+  is_float(a.dtype(tensors<Prod>.x)) ? alone<kProduct>(a) : run(a, "pf_op_prod_int");
+}
+void amax(const KernelArgs& a) {
+  a.dtype(tensors<Amax>.x) != DType::Bool ? alone<kLargest>(a) : run(a, "pf_op_any");
+}
+void amin(const KernelArgs& a) {
+  a.dtype(tensors<Amin>.x) != DType::Bool ? alone<kSmallest>(a) : run(a, "pf_op_all");
+}
+
+void reductions(const KernelArgs& a) {
+  constexpr auto at = tensors<Reductions>;
+  constexpr auto number = numbers<Reductions>;
+  auto r = plan<pf_sum>(a.tensor(at.x), a.i(number.dims), nullptr);
+  Sums s;
+  for (s.tensors = 0; s.tensors < kMostReductions && a.has(at.x + s.tensors); ++s.tensors)
+    s.x[s.tensors] = &a.tensor(at.x + s.tensors);
+  for (s.n = 0; s.n < kMostReductions && a.has(at.a + s.n); ++s.n) {
+    const int64_t what = a.i(number.a + s.n);
+    s.ops[s.n] = kSumOps[static_cast<int>(what_of(what))];
+    s.from |= int64_t{tensor_of(what)} << 2 * s.n;
+    r.out[s.n] = a.data(at.a + s.n);
+    r.divisor[s.n] = a.f(number.a_by + s.n);
   }
-  auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
-  r.out = a.data(at.out);
-  r.divisor = 1;
-  run_sum(a, r, a.tensor(at.x), a.dtype(at.x), a.dtype(at.out), "pf_op_product", false);
+  run_sum(a, r, s, a.dtype(at.x), a.dtype(at.a));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -344,8 +419,8 @@ void find_extreme(const KernelArgs& a) {
   run(a, r, x, a.i(number.largest) != 0 ? "pf_op_argmax" : "pf_op_argmin", 16);
 }
 
-constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "pf_op_min",
-                     *kAny = "pf_op_any", *kAll = "pf_op_all", *kCount = "pf_op_count";
+constexpr const char *kSumInt = "pf_op_sum_int", *kAny = "pf_op_any", *kAll = "pf_op_all",
+                     *kCount = "pf_op_count";
 
 }  // namespace
 
@@ -354,8 +429,9 @@ PF_GPU_ROW_KERNEL(Sum::kInfo, sum)
 PF_GPU_ROW_KERNEL(Moments::kInfo, moments)
 PF_GPU_ROW_KERNEL(SumInt::kInfo, simple<kSumInt>)
 PF_GPU_ROW_KERNEL(Prod::kInfo, prod)
-PF_GPU_ROW_KERNEL(Amax::kInfo, simple<kMax>)
-PF_GPU_ROW_KERNEL(Amin::kInfo, simple<kMin>)
+PF_GPU_ROW_KERNEL(Amax::kInfo, amax)
+PF_GPU_ROW_KERNEL(Amin::kInfo, amin)
+PF_GPU_ROW_KERNEL(Reductions::kInfo, reductions)
 PF_GPU_ROW_KERNEL(Any::kInfo, simple<kAny>)
 PF_GPU_ROW_KERNEL(All::kInfo, simple<kAll>)
 PF_GPU_ROW_KERNEL(CountNonzero::kInfo, simple<kCount>)

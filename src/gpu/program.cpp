@@ -1,12 +1,15 @@
 // Groups of pointwise nodes: text from device_text.h, one kernel for each launch class.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 
+#include "gpu/around.h"
 #include "gpu/device.h"
 #include "gpu/device_text.h"
 #include "gpu/graph_recorder.h"
@@ -91,9 +94,10 @@ struct Program {
 int64_t row_bytes(const Around& around, const JoinedRows& rows) {
   const Around::Part& part = around.before;
   gpu::DeviceLaunch l;
-  if (!part.program || part.tensor != rows.input) return 0;
+  if (!part.program || static_cast<const FullAround&>(around).tensors() != 1u << rows.input)
+    return 0;
   const gpu::DeviceProgram& text = static_cast<Program*>(part.program)->text;
-  return text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
+  return text.plan_part(*part.launch, 1u << part.operand, rows.rows, rows.cols,
                         static_cast<int>(rows.vec), false, l)
              ? text.row_bytes(l.key, rows.cols)
              : 0;
@@ -101,22 +105,47 @@ int64_t row_bytes(const Around& around, const JoinedRows& rows) {
 
 Joined join_programs(Device& device, Around& around, const char* file, const Defines& defines,
                      const char* entry, const JoinedRows& rows) {
+  return join_programs(device, static_cast<FullAround&>(around), file, defines, entry, rows,
+                       rows.input < 0 ? 0 : 1u << rows.input);
+}
+
+Joined join_programs(Device& device, FullAround& around, const char* file, const Defines& defines,
+                     const char* entry, const JoinedRows& rows, uint32_t tensors) {
   thread_local gpu::DeviceLaunch launches[2];
   thread_local std::string key;
   Around::Part* const parts[2] = {&around.before, &around.after};
   key.clear();
   Joined joined;
   Program* owner = nullptr;
+  struct Passing {
+    int operands[1 + std::size(FullAround().others)];
+    size_t n;
+    uint32_t keep;
+  } passing[2];
   for (int k = 0; k < 2; ++k) {
     Around::Part& part = *parts[k];
-    if (!part.program || part.tensor != (k == 0 ? rows.input : 0)) continue;
-    if (k == 1 && !rows.behind) continue;
+    if (!part.program || (k == 1 && !rows.behind)) continue;
     Program& p = *static_cast<Program*>(part.program);
+    if (p.text.inputs() + p.text.outputs() > 24) continue;  // plan_part() takes no more
+    if (k == 0 ? around.tensors() != tensors : part.tensor != 0) continue;
+    // Operands that pass, in the order of the kernel's tensors.
+    Passing& passes = passing[k];
+    passes.n = static_cast<size_t>(k == 0 ? 1 + around.more : 1);
+    uint32_t with = 0, keep = 0;
+    const auto pass = [&](int operand, int tensor, bool stored) {
+      passes.operands[k == 0 ? std::popcount(tensors & ((1u << tensor) - 1)) : 0] = operand;
+      with |= 1u << operand;
+      if (stored) keep |= 1u << operand;
+    };
+    pass(part.operand, part.tensor, part.keep);
+    for (int i = 0; k == 0 && i < around.more; ++i)
+      pass(around.others[i].operand, around.others[i].tensor, around.others[i].keep);
+    passes.keep = keep;
     // What is stored may lie where the program reads: no second run would find that.
-    if (k == 0 && rows.again && (part.keep || p.text.outputs() > 1)) continue;
+    if (k == 0 && rows.again && (keep || p.text.outputs() > 1)) continue;
     gpu::DeviceLaunch& l = launches[k];
-    if (!p.text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
-                          static_cast<int>(rows.vec), rows.past && !(k == 0 && rows.again), l)) {
+    if (!p.text.plan_part(*part.launch, with, rows.rows, rows.cols, static_cast<int>(rows.vec),
+                          rows.past && !(k == 0 && rows.again), l)) {
       if (part.must) throw Failure(PF_INVALID, "a program that was to join a kernel cannot");
       continue;
     }
@@ -125,7 +154,8 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
     joined.bytes[k] = 8 * l.nwords;
     owner = &p;
     key.append(reinterpret_cast<const char*>(&p.serial), sizeof p.serial);
-    key.append(1, static_cast<char>(2 * part.operand + part.keep)).append(1, static_cast<char>(k));
+    key.append(reinterpret_cast<const char*>(passes.operands), passes.n * sizeof(int));
+    key.append(reinterpret_cast<const char*>(&keep), sizeof keep).append(1, static_cast<char>(k));
     key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
   }
   if (around.asked) return joined;
@@ -136,8 +166,9 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
   if (!f || f->module->failed()) {
     std::string text;
     if (const Around::Part& part = around.before; part.joined) {
+      const Passing& to = passing[0];
       text = static_cast<Program*>(part.program)
-                 ->text.prologue_text(launches[0].key, part.operand, part.keep);
+                 ->text.prologue_text(launches[0].key, {to.operands, to.n}, to.keep);
       text += "#define PF_PROLOGUE\n";
     }
     if (const Around::Part& part = around.after; part.joined) {

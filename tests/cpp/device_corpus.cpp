@@ -464,7 +464,7 @@ std::string device_epilogue_text(const DeviceCase& c, const std::string& entry) 
     c.with_launch(addresses(c), [&](const pf_launch& l) {
       for (size_t from = 0; from < c.inputs.size() && text.empty(); ++from) {
         const int k = static_cast<int>(from);
-        if (!program.plan_part(l, k, c.numel() / cols, cols, 1, false, launch)) continue;
+        if (!program.plan_part(l, 1u << k, c.numel() / cols, cols, 1, false, launch)) continue;
         const std::string value = gpu::device_compute(c.inputs[from].dtype);
         text =
             "// " + c.name + ", as an epilogue\nnamespace ns_" + entry + " {\n" +

@@ -2,6 +2,7 @@
 // strides, results are contiguous.
 #pragma once
 
+#include "core/kernel_numbers.h"
 #include "table/kernel.h"
 
 namespace pyflame::kernels {
@@ -71,6 +72,35 @@ struct All : SumInt {
 struct CountNonzero : SumInt {
   static constexpr KernelInfo kInfo{"count_nonzero", Anchor::Reduce, 1};
 };
+
+// Several of these at once, each as it would be alone (a rule of engine/rules.cpp). The tensors
+// that they are of have one dtype, shape and strides, results one dtype: of floating-point numbers,
+// or extremes of integers. Result a is `what` of which of the tensors, in a number (reduction_of),
+// divided by a_by, and so on.
+inline constexpr int kMostReductions = 4;
+// Beside those of SumKind that have no differences.
+inline constexpr SumKind kProduct{5}, kLargest{6}, kSmallest{7};
+struct Reductions {
+  static constexpr KernelInfo kInfo{"reductions", Anchor::Reduce, kMostReductions};
+  template <class T>
+  struct Tensors {
+    T a{}, b{}, c{}, d{};
+    T x, y{}, z{}, w{};
+  };
+  template <class T>
+  struct Numbers {
+    T dims, a, b, c, d, a_by, b_by, c_by, d_by;
+  };
+};
+constexpr int64_t reduction_of(SumKind what, int tensor) {
+  return static_cast<int64_t>(what) * kMostReductions + tensor;
+}
+constexpr SumKind what_of(int64_t reduction) {
+  return SumKind{reduction / kMostReductions};
+}
+constexpr int tensor_of(int64_t reduction) {
+  return static_cast<int>(reduction % kMostReductions);
+}
 
 // Along one dimension: where the first extreme is, or the first NaN.
 struct FindExtreme {
