@@ -101,7 +101,13 @@ Pieces pieces(const KernelArgs& a) {
 }
 
 void run(const KernelArgs& a) {
-  if (launch_in_pieces(*find_kernel(kernels::Reductions::kInfo.name), a)) return;
+  // Extremes of rows alone calculate longer than memory takes, and longer still in pieces.
+  bool sums = false;
+  for (int i = 0; i < kernels::kMostReductions && a.has(kAt.a + i); ++i)
+    sums = sums || kernels::what_of(a.i(kNumber.a + i)) < kernels::kProduct;
+  const bool rows =
+      CutReduction(a.tensor(kAt.x), kAt.x, kAt.a, a.i(kNumber.dims), true).cut == Cut::Rows;
+  if ((sums || !rows) && launch_in_pieces(*find_kernel(kernels::Reductions::kInfo.name), a)) return;
   each(a, [](int, One&& one) { one.kernel->run(one.args); });
 }
 
