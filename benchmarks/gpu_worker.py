@@ -45,6 +45,7 @@ def main():
         torch = importlib.import_module(args.module)
         from benchmarks import gpu_captured, gpu_cases, gpu_sparse, gpu_steps  # noqa: F401 (they register)
         from benchmarks.gpu_case import CASES
+        from benchmarks.worker import whole
 
         torch.manual_seed(1)
         if args.device == "cpu":
@@ -57,7 +58,7 @@ def main():
             torch.set_default_device("cuda")
         device = args.device if args.module != "torch" or args.device == "cpu" else "cuda"
         case = CASES[args.case]
-        work = case.make(torch, device)
+        work = whole(case.make(torch, device), torch, case.group)
         for _ in range(args.warmup if case.repeat == 1 else 3):
             work()
         synchronize()
