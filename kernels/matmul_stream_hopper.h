@@ -64,6 +64,7 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
       pf_bulk_copy_past(to, from, each, at);
       if (two) pf_bulk_copy_past(to + line, from + q.b_col * 2, each, at);
     }
+    pf_warp_barrier();  // or lanes that wait for what is earlier keep the first from going on
   }
   pf_wait_for_earlier();
   if (warp == WARPS) return;
