@@ -52,11 +52,18 @@ struct Job {
   T weight_of(int64_t t) const { return weight ? weight[t] : T(1); }
 };
 
+// What becomes of a row. Not a parameter of Statistics' type: that would be made for every kernel.
+template <class T>
+struct Done {
+  const void* self;
+  void (*call)(const void* self, int64_t row, T high, T sum, T below);
+};
+
 // done(row, maximum, sum of exp(x - maximum), sum of w (maximum - x)) for rows [begin, end); the
 // last with kSmooth only.
-template <class S, bool kSmooth, class Done>
+template <class S, bool kSmooth>
 void Statistics(const Rows<S>& x, RowFeed* feed, int64_t classes, const ComputeOf<S>* weight,
-                ComputeOf<S> weight_sum, int64_t begin, int64_t end, Done done) {
+                ComputeOf<S> weight_sum, int64_t begin, int64_t end, Done<ComputeOf<S>> done) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   const int64_t pieces = (classes + kPiece - 1) / kPiece;
@@ -131,7 +138,8 @@ void Statistics(const Rows<S>& x, RowFeed* feed, int64_t classes, const ComputeO
           []() PF_INLINE {}, made);
     }
     piece_max = m.max();
-    if (p + 1 == pieces) done(r, high, sum, kSmooth ? below + weight_sum * (high - base) : T(0));
+    if (p + 1 == pieces)
+      done.call(done.self, r, high, sum, kSmooth ? below + weight_sum * (high - base) : T(0));
   }
 }
 
@@ -282,9 +290,12 @@ class Entropy {
                         Streams(a_, a_.data<S>(at.dx), row_bytes, rows_ * row_bytes);
     ForRows(a_, rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
       if constexpr (kLoss) {
-        const auto done = [&](int64_t r, T high, T sum, T below) {
+        const auto finish = [&](int64_t r, T high, T sum, T below) {
           finish_row(x.at(r), r, high, sum, below, stream);
         };
+        const Done<T> done{&finish, [](const void* self, int64_t r, T high, T sum, T below) {
+                             (*static_cast<decltype(finish)*>(self))(r, high, sum, below);
+                           }};
         if (job_.smoothing > 0)
           Statistics<S, true>(x, a_.piece->feed, classes, job_.weight, job_.weight_sum, begin, end,
                               done);
