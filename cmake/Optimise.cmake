@@ -14,11 +14,11 @@ set_property(SOURCE ${SMALL} APPEND PROPERTY COMPILE_OPTIONS -Os)
 optimise(-O3 ops ${HOT})
 # Vectors are written out, and what is done with several of them is to be unrolled.
 optimise(-O3 cpu attention_rows conv_depthwise conv_flat conv_taps convert depthwise_kernels distance fft
-         fft_kernels gemm gemm_cells gemm_micro gemm_own gemm_pack gemm_row loss matmul move norm optim
+         fft_kernels gemm gemm_cells gemm_own gemm_pack gemm_row loss matmul move norm optim
          pointwise_kernels_f32 recurrent recurrent_cells reduce softmax tape tile_convert)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(QUIET -Wno-ignored-optimization-argument)  # clang-tidy reads these options
-  optimise("-fpeel-loops;${QUIET}" cpu pool_average pool_max)
+  optimise("-fpeel-loops;${QUIET}" cpu gemm_micro pool_average pool_max)
   # Loops over elements: vectors, but neither copies for every case nor pieces of them.
   optimise("-fvect-cost-model=dynamic;${QUIET}" cpu attention conv creation index linalg linalg_spectral
            linalg_tiles random reduce_exact row_program scan scatter shape sort special)

@@ -247,6 +247,9 @@ void AdamOf(const KernelArgs& a) {
                  });
 }
 
+// float16, which is trained in on GPUs, is made for one target alone: see widest().
+constexpr bool kAllTypes = HWY_TARGET == HWY_STATIC_TARGET;
+
 // f<P, S, G, kWay>() of a call's dtypes; of gradients without states `states` is that of
 // parameters.
 template <class F>
@@ -260,7 +263,8 @@ void DispatchStep(DType params, DType states, DType grads, bool random, F f) {
                   : f.template operator()<N, N, N, Way::Nearest>();
   };
   if (grads == DType::BFloat16) return narrow.template operator()<bfloat16>();
-  if (grads == DType::Float16) return narrow.template operator()<float16>();
+  if constexpr (kAllTypes)
+    if (grads == DType::Float16) return narrow.template operator()<float16>();
   if (grads == DType::Float64) return f.template operator()<double, double, double, Way::Nearest>();
   f.template operator()<float, float, float, Way::Nearest>();
 }
@@ -404,8 +408,8 @@ void AdamW(const KernelArgs& a) {
 void OptimStep(const KernelArgs& a) {
   const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);
   dispatch_float(a.dtype(0), [&]<class S>() {
-    // Wider vectors make the others no faster, see optim_step.
-    if constexpr (HWY_TARGET == HWY_STATIC_TARGET || sizeof(S) == 2) StepByRule<S>(a, rule);
+    // Wider vectors make float32 and float64 no faster, see optim_step.
+    if constexpr (kAllTypes || std::is_same_v<S, bfloat16>) StepByRule<S>(a, rule);
   });
 }
 
@@ -508,14 +512,18 @@ HWY_EXPORT(MultiClipNorm);
 HWY_EXPORT(MultiClipValue);
 HWY_EXPORT(MultiNonfinite);
 namespace {
+// Whether a step is there for the widest vectors. Gradients are the last tensors.
+bool widest(const KernelArgs& a) {
+  return a.ntensors == 0 || a.dtype(a.ntensors - 1) != DType::Float16;
+}
 void sgd(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(Sgd)(a);
+  widest(a) ? HWY_DYNAMIC_DISPATCH(Sgd)(a) : HWY_STATIC_DISPATCH(Sgd)(a);
 }
 void adamw(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(AdamW)(a);
+  widest(a) ? HWY_DYNAMIC_DISPATCH(AdamW)(a) : HWY_STATIC_DISPATCH(AdamW)(a);
 }
 void optim_step(const KernelArgs& a) {
-  if (itemsize(a.dtype(0)) == 2)
+  if (a.ntensors > 0 && a.dtype(0) == DType::BFloat16)
     HWY_DYNAMIC_DISPATCH(OptimStep)(a);
   else
     HWY_STATIC_DISPATCH(OptimStep)(a);
