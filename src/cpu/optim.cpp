@@ -14,6 +14,7 @@
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "cpu/widest.h"
 #include "table/kernels/optim.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -247,9 +248,6 @@ void AdamOf(const KernelArgs& a) {
                  });
 }
 
-// float16, which is trained in on GPUs, is made for one target alone: see widest().
-constexpr bool kAllTypes = HWY_TARGET == HWY_STATIC_TARGET;
-
 // f<P, S, G, kWay>() of a call's dtypes; of gradients without states `states` is that of
 // parameters.
 template <class F>
@@ -263,9 +261,11 @@ void DispatchStep(DType params, DType states, DType grads, bool random, F f) {
                   : f.template operator()<N, N, N, Way::Nearest>();
   };
   if (grads == DType::BFloat16) return narrow.template operator()<bfloat16>();
-  if constexpr (kAllTypes)
+  if constexpr (PF_HAS_TYPE(float16)) {
     if (grads == DType::Float16) return narrow.template operator()<float16>();
-  if (grads == DType::Float64) return f.template operator()<double, double, double, Way::Nearest>();
+    if (grads == DType::Float64)
+      return f.template operator()<double, double, double, Way::Nearest>();
+  }
   f.template operator()<float, float, float, Way::Nearest>();
 }
 
@@ -408,8 +408,9 @@ void AdamW(const KernelArgs& a) {
 void OptimStep(const KernelArgs& a) {
   const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);
   dispatch_float(a.dtype(0), [&]<class S>() {
-    // Wider vectors make float32 and float64 no faster, see optim_step.
-    if constexpr (kAllTypes || std::is_same_v<S, bfloat16>) StepByRule<S>(a, rule);
+    // Wider vectors make float32 no faster, see optim_step.
+    if constexpr (PF_HAS_TYPE(S) && (HWY_TARGET == HWY_STATIC_TARGET || sizeof(S) == 2))
+      StepByRule<S>(a, rule);
   });
 }
 
@@ -512,18 +513,18 @@ HWY_EXPORT(MultiClipNorm);
 HWY_EXPORT(MultiClipValue);
 HWY_EXPORT(MultiNonfinite);
 namespace {
-// Whether a step is there for the widest vectors. Gradients are the last tensors.
-bool widest(const KernelArgs& a) {
-  return a.ntensors == 0 || a.dtype(a.ntensors - 1) != DType::Float16;
+// The last tensors are gradients.
+DType of_gradients(const KernelArgs& a) {
+  return a.ntensors > 0 ? a.dtype(a.ntensors - 1) : DType::Float32;
 }
 void sgd(const KernelArgs& a) {
-  widest(a) ? HWY_DYNAMIC_DISPATCH(Sgd)(a) : HWY_STATIC_DISPATCH(Sgd)(a);
+  PF_DISPATCH_TYPE(Sgd, of_gradients(a))(a);
 }
 void adamw(const KernelArgs& a) {
-  widest(a) ? HWY_DYNAMIC_DISPATCH(AdamW)(a) : HWY_STATIC_DISPATCH(AdamW)(a);
+  PF_DISPATCH_TYPE(AdamW, of_gradients(a))(a);
 }
 void optim_step(const KernelArgs& a) {
-  if (a.ntensors > 0 && a.dtype(0) == DType::BFloat16)
+  if (of_gradients(a) == DType::BFloat16)
     HWY_DYNAMIC_DISPATCH(OptimStep)(a);
   else
     HWY_STATIC_DISPATCH(OptimStep)(a);

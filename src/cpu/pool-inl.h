@@ -20,6 +20,7 @@
 #include "cpu/rows-inl.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
+#include "cpu/widest.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -33,6 +34,14 @@ using PoolOf = std::conditional_t<kIsFloatType<S>, ComputeOf<S>, int64_t>;
 // float32 and the 16-bit types have loops of their own for what is in use.
 template <class S>
 inline constexpr bool kInUse = kIsFloatType<S> && sizeof(PoolOf<S>) == 4;
+
+// Calls fn.operator()<S>() for the type, if it is there for this target (see widest.h).
+template <class F>
+void WithFloat(DType t, F&& fn) {
+  dispatch_float(t, [&]<class S>() {
+    if constexpr (PF_HAS_TYPE(S)) fn.template operator()<S>();
+  });
+}
 
 template <class N, class S>
 HWY_INLINE N OneAs(S x) {

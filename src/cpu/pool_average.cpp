@@ -10,11 +10,10 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
-
 void PoolAverage(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolAverage>;
   const Windows w(a);
-  dispatch_float(a.dtype(at.x), [&]<class S>() {
+  WithFloat(a.dtype(at.x), [&]<class S>() {
     using Rule = Total<PoolOf<S>>;
     const S* const x = a.data<S>(at.x);
     S* const y = a.data<S>(at.y);
@@ -30,7 +29,7 @@ void PoolAverage(const KernelArgs& a) {
 void PoolAverageInput(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolAverageInput>;
   const Windows w(a);
-  dispatch_float(a.dtype(at.dy), [&]<class S>() {
+  WithFloat(a.dtype(at.dy), [&]<class S>() {
     const S* const dy = a.data<S>(at.dy);
     S* const dx = a.data<S>(at.dx);
     if (!WithSmall<S>(w, true, [&]<int kKernel, int kPadding>() {
@@ -50,10 +49,10 @@ HWY_EXPORT(PoolAverage);
 HWY_EXPORT(PoolAverageInput);
 namespace {
 void pool_average(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(PoolAverage)(a);
+  PF_DISPATCH_TYPE(PoolAverage, a.dtype(kernels::tensors<kernels::PoolAverage>.x))(a);
 }
 void pool_average_input(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(PoolAverageInput)(a);
+  PF_DISPATCH_TYPE(PoolAverageInput, a.dtype(kernels::tensors<kernels::PoolAverageInput>.dy))(a);
 }
 PF_CPU_KERNEL(kernels::PoolAverage::kInfo, pool_average)
 PF_CPU_KERNEL(kernels::PoolAverageInput::kInfo, pool_average_input)

@@ -70,10 +70,8 @@ void Largests(const Windows& w, const S* x, S* y, uint8_t* taps, int64_t* places
 
 template <class F>
 void WithNumber(DType t, F&& fn) {
-  if (t == DType::Int64)
-    fn.template operator()<int64_t>();
-  else
-    dispatch_float(t, fn);
+  if (t != DType::Int64) return WithFloat(t, fn);
+  if constexpr (PF_HAS_TYPE(int64_t)) fn.template operator()<int64_t>();
 }
 
 }  // namespace
@@ -98,7 +96,7 @@ void PoolMaxValues(const KernelArgs& a) {
 void PoolMaxInput(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolMaxInput>;
   const Windows w(a);
-  dispatch_float(a.dtype(at.dx), [&]<class S>() {
+  WithFloat(a.dtype(at.dx), [&]<class S>() {
     const S* const dy = a.data<S>(at.dy);
     const uint8_t* const taps = a.data<uint8_t>(at.index);
     S* const dx = a.data<S>(at.dx);
@@ -140,18 +138,20 @@ void with_int64(const KernelArgs& a, int y, int x, KernelFn run) {
 }
 void pool_max(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolMax>;
-  with_int64(a, at.y, at.x, [](const KernelArgs& all) { HWY_DYNAMIC_DISPATCH(PoolMax)(all); });
+  with_int64(a, at.y, at.x, [](const KernelArgs& all) {
+    PF_DISPATCH_TYPE(PoolMax, all.dtype(at.x))(all);
+  });
 }
 void pool_max_values(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolMaxValues>;
   with_int64(a, at.y, at.x, [](const KernelArgs& all) {
-    HWY_DYNAMIC_DISPATCH(PoolMaxValues)(all);
+    PF_DISPATCH_TYPE(PoolMaxValues, all.dtype(at.x))(all);
   });
 }
 void pool_max_input(const KernelArgs& a) {
-  if (a.dtype(kernels::tensors<kernels::PoolMaxInput>.index) != DType::UInt8)
-    return pool_add_by_places(a);
-  HWY_DYNAMIC_DISPATCH(PoolMaxInput)(a);
+  constexpr auto at = kernels::tensors<kernels::PoolMaxInput>;
+  if (a.dtype(at.index) != DType::UInt8) return pool_add_by_places(a);
+  PF_DISPATCH_TYPE(PoolMaxInput, a.dtype(at.dx))(a);
 }
 PF_CPU_KERNEL(kernels::PoolMax::kInfo, pool_max)
 PF_CPU_KERNEL(kernels::PoolMaxValues::kInfo, pool_max_values)
