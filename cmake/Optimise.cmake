@@ -20,7 +20,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(QUIET -Wno-ignored-optimization-argument)  # clang-tidy reads these options
   optimise("-fpeel-loops;${QUIET}" cpu gemm_micro pool_average pool_max)
   # Loops over elements: vectors, but neither copies for every case nor pieces of them.
-  optimise("-fvect-cost-model=dynamic;${QUIET}" cpu attention conv creation index linalg linalg_spectral
+  optimise("-fvect-cost-model;${QUIET}" cpu attention conv creation index linalg linalg_spectral
            linalg_tiles random reduce_exact row_program scan scatter shape sort special)
-  optimise("-fsplit-loops;-funswitch-loops" cpu reduce_exact scatter)
+  optimise(-funswitch-loops cpu reduce_exact scatter)
 endif()

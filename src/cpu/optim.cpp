@@ -261,11 +261,9 @@ void DispatchStep(DType params, DType states, DType grads, bool random, F f) {
                   : f.template operator()<N, N, N, Way::Nearest>();
   };
   if (grads == DType::BFloat16) return narrow.template operator()<bfloat16>();
-  if constexpr (PF_HAS_TYPE(float16)) {
+  if constexpr (PF_HAS_TYPE(float16))
     if (grads == DType::Float16) return narrow.template operator()<float16>();
-    if (grads == DType::Float64)
-      return f.template operator()<double, double, double, Way::Nearest>();
-  }
+  if (grads == DType::Float64) return f.template operator()<double, double, double, Way::Nearest>();
   f.template operator()<float, float, float, Way::Nearest>();
 }
 
@@ -408,7 +406,7 @@ void AdamW(const KernelArgs& a) {
 void OptimStep(const KernelArgs& a) {
   const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);
   dispatch_float(a.dtype(0), [&]<class S>() {
-    // Wider vectors make float32 no faster, see optim_step.
+    // Wider vectors make float32 and float64 no faster, see optim_step.
     if constexpr (PF_HAS_TYPE(S) && (HWY_TARGET == HWY_STATIC_TARGET || sizeof(S) == 2))
       StepByRule<S>(a, rule);
   });
