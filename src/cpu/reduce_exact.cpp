@@ -144,13 +144,17 @@ struct Count {
 
 constexpr int64_t kLanes = 32, kBlock = CutReduction::kBlock;
 
+// Small loops that most of the time is spent in: see cmake/Optimise.cmake.
+#if defined(__GNUC__) && !defined(__clang__)
+#define PF_OPTIMISE(HOW) [[gnu::optimize(HOW)]]
+#else
+#define PF_OPTIMISE(HOW)
+#endif
+
 // Element k of a block goes to lane k mod 32 (this matters for products only).
 template <class Op, class S>
-#if defined(__GNUC__) && !defined(__clang__)
-[[gnu::optimize("peel-loops")]]  // lanes into registers
-#endif
-typename Op::Acc
-block_reduce(const S* x, int64_t n) {
+PF_OPTIMISE("peel-loops")  // lanes into registers
+typename Op::Acc block_reduce(const S* x, int64_t n) {
   using Acc = typename Op::Acc;
   Acc lane[kLanes];
   for (auto& l : lane) l = Op::start();
@@ -427,6 +431,18 @@ Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
   return f;
 }
 
+// Of columns: row r of them.
+template <bool kMax, class S, class V>
+PF_OPTIMISE("O3")
+void find_in_row(const S* row, int64_t w, int64_t r, V* best, int64_t* where) {
+  for (int64_t c = 0; c < w; ++c) {
+    const V v = value(row[c]);
+    const bool b = better<kMax>(v, best[c]);
+    best[c] = b ? v : best[c];
+    where[c] = b ? r : where[c];
+  }
+}
+
 template <bool kMax, class S>
 void find(const KernelArgs& a) {
   using V = ValueOf<S>;
@@ -455,15 +471,8 @@ void find(const KernelArgs& a) {
                      const int64_t w = std::min(kTile, inner - u % tiles * kTile);
                      const S* base = x + plan.kept.offset(first);
                      for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
-                     for (int64_t r = 1; r < k; ++r) {
-                       const S* row = base + r * stride;
-                       for (int64_t c = 0; c < w; ++c) {
-                         const V v = value(row[c]);
-                         const bool b = better<kMax>(v, best[c]);
-                         best[c] = b ? v : best[c];
-                         where[c] = b ? r : where[c];
-                       }
-                     }
+                     for (int64_t r = 1; r < k; ++r)
+                       find_in_row<kMax>(base + r * stride, w, r, best, where);
                      for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
                    }
                  });
