@@ -1,5 +1,6 @@
-// matmul_stream.h for 16-bit floats on Hopper: a thread has the copy unit bring the matrix to a ring
-// in shared memory, which is full before the row is there; other warps multiply by matrix units.
+// matmul_stream.h for 16-bit floats on Hopper: a thread has the copy unit bring the matrix to a
+// ring in shared memory, which is full before the row is there; other warps multiply by matrix
+// units.
 //
 //   -DPF_T=  -DWARPS=  that multiply    -DSLOTS= of the ring, not less    -DPARTS= of a column, of
 //   which WARPS is a multiple    -DCHUNKS= of 16 bytes of a part that a lane has
@@ -9,9 +10,9 @@
 // A block has neighbouring columns. A slot has a part of two of them; warps take them in turn, so
 // that one has the same part of all of its columns.
 // A step of matrix units gets of a part as many elements as a warp's lanes hold words, as rows of
-// its left operand: row i those of lanes 4 i to 4 i + 3, of one column above and of the other below.
-// The right operand has the row of the product in the same order as columns; so sums of the products
-// are on the diagonals, and what is beside them means nothing.
+// its left operand: row i those of lanes 4 i to 4 i + 3, of one column above and of the other
+// below. The right operand has the row of the product in the same order as columns; so sums of the
+// products are on the diagonals, and what is beside them means nothing.
 //
 // Within lanes 4 i to 4 i + 3 sums are in the units' order; these are added by halves, and parts in
 // their order.
@@ -43,7 +44,8 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
   const auto full_at = [&](pf_i32 unit) PF_INLINE {
     return full + (unit / SLOTS % 2 * SLOTS + unit % SLOTS) * 8;
   };
-  const auto parity = [](pf_i32 unit) PF_INLINE { return static_cast<pf_u32>(unit / SLOTS / 2 % 2); };
+  const auto parity = [](pf_i32 unit)
+                          PF_INLINE { return static_cast<pf_u32>(unit / SLOTS / 2 % 2); };
   if (t == WARPS * PF_WARP) {
     for (int s = 0; s < 3 * SLOTS; ++s) pf_mbarrier_init(full + s * 8, 1);
     pf_mbarriers_made();
@@ -54,11 +56,13 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
     if (!given.steady) pf_wait_for_earlier();
     for (pf_i32 u = 0; lane == 0 && u < units; ++u) {
       if (u >= SLOTS) pf_mbarrier_wait(read + u % SLOTS * 8, (u / SLOTS - 1) % 2);
-      if (u >= UNDER_WAY && !running) pf_mbarrier_wait(full_at(u - UNDER_WAY), parity(u - UNDER_WAY));
+      if (u >= UNDER_WAY && !running)
+        pf_mbarrier_wait(full_at(u - UNDER_WAY), parity(u - UNDER_WAY));
       const pf_i32 column = u / PARTS * 2, part = u % PARTS, last = chunks - part * per;
       const pf_u32 each = (last < per ? last : per) * 16;
       const bool two = column + 1 < columns;
-      const char* from = static_cast<const char*>(q.b) + ((first + column) * q.b_col * 2 + part * static_cast<pf_i64>(per) * 16);
+      const char* from = static_cast<const char*>(q.b) +
+                         ((first + column) * q.b_col * 2 + part * static_cast<pf_i64>(per) * 16);
       const pf_shared_at to = ring + u % SLOTS * 2 * line, at = full_at(u);
       pf_mbarrier_expect(at, two ? 2 * each : each);
       pf_bulk_copy_past(to, from, each, at);

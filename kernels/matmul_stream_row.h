@@ -65,8 +65,7 @@ PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
 PF_DEVICE PF_T* pf_stream_kept(const pf_kept_row& kept, pf_i64 place) {
   const pf_i64 at = place < 0 ? place + kept.rows : place;
   if (at >= 0 && at < kept.rows) return static_cast<PF_T*>(kept.data) + at * kept.step;
-  if (pf_block() == 0 && pf_thread() == 0)
-    pf_bad_index(kept.error, place, -kept.rows, kept.rows);
+  if (pf_block() == 0 && pf_thread() == 0) pf_bad_index(kept.error, place, -kept.rows, kept.rows);
   return nullptr;
 }
 PF_DEVICE void pf_stream_keep(const pf_kept_row& kept, PF_T* row, pf_i64 column,

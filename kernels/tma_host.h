@@ -70,7 +70,8 @@ PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shar
   if (bytes == 0) __builtin_trap();  // no map of windows
   pf_acted_came(barrier, 0, -static_cast<pf_i32>(bytes));
 }
-PF_DEVICE void pf_bulk_copy_past(pf_shared_at to, const void* from, pf_u32 bytes, pf_shared_at barrier) {
+PF_DEVICE void pf_bulk_copy_past(pf_shared_at to, const void* from, pf_u32 bytes,
+                                 pf_shared_at barrier) {
   __builtin_memcpy(to, from, bytes);
   pf_acted_came(barrier, 0, -static_cast<pf_i32>(bytes));
 }

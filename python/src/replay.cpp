@@ -1,5 +1,5 @@
-// Making a captured step again: what is asked before, told, and put in place behind it; and calls of
-// which all is done here, without a line of Python.
+// Making a captured step again: what is asked before, told, and put in place behind it; and calls
+// of which all is done here, without a line of Python.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <array>
@@ -106,12 +106,13 @@ enum Key { kLr, kBetas, kEps, kDecay, kDecoupled, kMaximize, kAmsgrad, kParams, 
 PyObject* get(nb::handle dict, Key key) {
   static const std::array<PyObject*, 10> names = [] {
     std::array<PyObject*, 10> r;
-    const char* const texts[] = {"lr",       "betas",   "eps",    "weight_decay",   "decoupled_weight_decay",
-                                 "maximize", "amsgrad", "params", "differentiable", "step"};
+    const char* const texts[] = {
+        "lr",       "betas",   "eps",    "weight_decay",   "decoupled_weight_decay",
+        "maximize", "amsgrad", "params", "differentiable", "step"};
     for (size_t i = 0; i < r.size(); ++i) r[i] = PyUnicode_InternFromString(texts[i]);
     return r;
   }();
-  return key == kStep && !dict ? names[kStep]
+  return key == kStep && !dict           ? names[kStep]
          : PyDict_CheckExact(dict.ptr()) ? PyDict_GetItem(dict.ptr(), names[key])
                                          : nullptr;
 }
@@ -150,7 +151,8 @@ std::optional<AdamStep> adam_step(nb::handle state, nb::handle group, nb::tuple 
         PyDict_GetItem(state.ptr(), p.ptr()) != s.ptr() || !PyDict_CheckExact(s.ptr()))
       return {};
     for (size_t k = 0; k < names.size(); ++k)
-      if (PyDict_GetItem(s.ptr(), nb::handle(names[k]).ptr()) != nb::handle(tensors[k * n + i]).ptr())
+      if (PyDict_GetItem(s.ptr(), nb::handle(names[k]).ptr()) !=
+          nb::handle(tensors[k * n + i]).ptr())
         return {};
     PyObject* its = get(s, kStep);
     if (!its || !PyLong_CheckExact(its)) return {};
@@ -160,9 +162,15 @@ std::optional<AdamStep> adam_step(nb::handle state, nb::handle group, nb::tuple 
   if (!step) return {};
   const int64_t made = PyLong_AsLongLong(step);
   if (made == -1 && PyErr_Occurred()) throw PythonError();
-  return AdamStep{number(get(group, kLr)),  number(PyTuple_GET_ITEM(betas, 0)),
-                  number(PyTuple_GET_ITEM(betas, 1)), number(get(group, kEps)),
-                  number(get(group, kDecay)), made + 1, truth(decoupled), truth(maximize), states};
+  return AdamStep{number(get(group, kLr)),
+                  number(PyTuple_GET_ITEM(betas, 0)),
+                  number(PyTuple_GET_ITEM(betas, 1)),
+                  number(get(group, kEps)),
+                  number(get(group, kDecay)),
+                  made + 1,
+                  truth(decoupled),
+                  truth(maximize),
+                  states};
 }
 
 // Those of all groups of an optimizer whose step is a cell; empty where it has to be called.
@@ -170,7 +178,8 @@ std::vector<AdamStep> adam_steps(nb::handle optimizer, nb::handle known) {
   std::vector<AdamStep> r;
   const nb::object groups = optimizer.attr("param_groups"), state = optimizer.attr("state");
   const nb::list of = nb::borrow<nb::list>(known);
-  if (!PyList_Check(groups.ptr()) || static_cast<size_t>(PyList_GET_SIZE(groups.ptr())) != of.size())
+  if (!PyList_Check(groups.ptr()) ||
+      static_cast<size_t>(PyList_GET_SIZE(groups.ptr())) != of.size())
     return r;
   for (size_t k = 0; k < of.size(); ++k) {
     auto step = adam_step(state, PyList_GET_ITEM(groups.ptr(), static_cast<Py_ssize_t>(k)),
@@ -223,10 +232,28 @@ bool hooked(nb::handle optimizer, nb::handle before_all, nb::handle after_all) {
 // steps of Adam: all that the way by Python asks (captured.py) is asked here.
 class Replay {
  public:
-  enum { kVariant, kCapture, kChanges, kChangesThen, kLive, kLock, kHad, kCleared, kAtEnd, kCells, kBefore, kAfter, kResult, kCount };
+  enum {
+    kVariant,
+    kCapture,
+    kChanges,
+    kChangesThen,
+    kLive,
+    kLock,
+    kHad,
+    kCleared,
+    kAtEnd,
+    kCells,
+    kBefore,
+    kAfter,
+    kResult,
+    kCount
+  };
 
   Replay(std::shared_ptr<Capture> capture, const nb::bytes& key, int64_t most, nb::tuple of)
-      : capture_(std::move(capture)), key_(key.c_str(), key.size()), left_(most), of_(std::move(of)) {
+      : capture_(std::move(capture)),
+        key_(key.c_str(), key.size()),
+        left_(most),
+        of_(std::move(of)) {
     if (of_.size() != kCount) throw std::invalid_argument("_Replay");
   }
 
@@ -245,7 +272,8 @@ class Replay {
     const std::vector<Tensor> inputs = tensors_in(args);
     if (signature(inputs) != key_) return no;
     const nb::handle changes = PyList_GetItem(at(kChanges).ptr(), 0), then = at(kChangesThen);
-    if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1) return no;
+    if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1)
+      return no;
     if (!capture_->watched_still_there()) return no;
     std::vector<std::pair<int, std::vector<AdamStep>>> steps;
     for (nb::handle cell : at(kCells)) {  // (its number, the optimizer, what is known of it)
@@ -254,7 +282,8 @@ class Replay {
       steps.emplace_back(nb::cast<int>(of[0]), adam_steps(of[1], of[2]));
       if (steps.back().second.empty()) return no;
     }
-    if (!gradients_hold(nb::borrow<nb::dict>(at(kHad)), nb::borrow<nb::dict>(at(kCleared)))) return no;
+    if (!gradients_hold(nb::borrow<nb::dict>(at(kHad)), nb::borrow<nb::dict>(at(kCleared))))
+      return no;
     const Lock lock(at(kLock));
     if (!lock) return no;
     capture_->start(0, inputs);
@@ -285,7 +314,8 @@ class Replay {
   // A threading.Lock, if nobody has it.
   class Lock {
    public:
-    explicit Lock(nb::handle lock) : lock_(lock), taken_(truth(lock.attr("acquire")(false).ptr())) {}
+    explicit Lock(nb::handle lock)
+        : lock_(lock), taken_(truth(lock.attr("acquire")(false).ptr())) {}
     ~Lock() {
       if (!taken_) return;
       PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -313,9 +343,8 @@ class Replay {
 }  // namespace
 
 void init_replay(nb::module_& m) {
-  static PyType_Slot slots[] = {{Py_tp_traverse, slot(Replay::traverse)},
-                                {Py_tp_clear, slot(Replay::clear)},
-                                {0, nullptr}};
+  static PyType_Slot slots[] = {
+      {Py_tp_traverse, slot(Replay::traverse)}, {Py_tp_clear, slot(Replay::clear)}, {0, nullptr}};
   nb::class_<Replay>(m, "_Replay", nb::type_slots(slots))
       .def(nb::init<std::shared_ptr<Capture>, const nb::bytes&, int64_t, nb::tuple>())
       .def("__call__", &Replay::call)

@@ -1,6 +1,7 @@
 """Recurrent layers against loops over sequences and steps in float64; packed sequences."""
 
 import copy
+import gc
 import os
 
 import numpy as np
@@ -478,6 +479,7 @@ def test_weights_kept_in_panels(name, dtype):
     def allocated():
         return pf.debug.memory_stats("cpu")["allocated"]
 
+    gc.collect()  # what tests before have left
     start = allocated()
     first = check()
     if weight.device.type == "cpu" and "PYFLAME_EAGER" not in os.environ:
