@@ -38,6 +38,7 @@ PF_KERNEL(pf_matmul_stream, WARPS* PF_WARP)
   PF_SHARED char row[PF_VECS * PF_NORM * 16];
   const pf_i64 place = PF_KEPT ? *kept.place : 0;  // on its way meanwhile
   pf_stream_norm(norm, row);
+  pf_barrier();
   PF_T* keep = PF_KEPT ? pf_stream_kept(kept, place) : nullptr;
 #else
   const char* row = static_cast<const char*>(q.a);

@@ -17,8 +17,7 @@
 // Within lanes 4 i to 4 i + 3 sums are in the units' order; these are added by halves, and parts in
 // their order.
 #include "tma_nvidia.h"
-// Of the warps that multiply.
-#define PF_ROWS_BARRIER() pf_group_barrier(1, WARPS* PF_WARP)
+#define PF_ROWS_BARRIER() pf_group_barrier(2, PF_NORM)  // one group makes the norm
 #include "matmul_stream_row.h"
 
 PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
@@ -69,6 +68,14 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
       if (two) pf_bulk_copy_past(to + line, from + q.b_col * 2, each, at);
     }
     pf_warp_barrier();  // or lanes that wait for what is earlier keep the first from going on
+  } else {  // what others write is only brought nearer
+    if (q.bias && t * 64 < columns) pf_prefetch(static_cast<const PF_T*>(q.bias) + first + t * 64);
+#ifdef PF_NORM
+    if (t * 8 < norm.vectors) {
+      if (PF_HAS_W) pf_prefetch(pf_at<PF_T>(norm.weight, t * 64));
+      if (PF_HAS_B) pf_prefetch(pf_at<PF_T>(norm.bias, t * 64));
+    }
+#endif
   }
   pf_wait_for_earlier();
   if (warp == WARPS) return;
@@ -76,7 +83,9 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
 #ifdef PF_NORM
   PF_SHARED char row[PF_VECS * PF_NORM * 16];
   const pf_i64 place = PF_KEPT ? *kept.place : 0;  // on its way meanwhile
-  pf_stream_norm(norm, row);
+  // By whole warps, all of which are of one group.
+  if (t < (PF_NORM < PF_WARP ? PF_WARP : PF_NORM)) pf_stream_norm(norm, row);
+  pf_group_barrier(1, WARPS * PF_WARP);
   PF_T* keep = PF_KEPT ? pf_stream_kept(kept, place) : nullptr;
 #else
   const char* row = static_cast<const char*>(q.a);
@@ -120,7 +129,7 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
     const pf_i32 column = u / PARTS * 2 + upper;
     if (lane % 16 == 0 && column < columns) sums[column * PARTS + u % PARTS] = own;
   }
-  PF_ROWS_BARRIER();
+  pf_group_barrier(1, WARPS * PF_WARP);
   for (pf_i32 c = t; c < columns; c += WARPS * PF_WARP) {
     if (c != t) result.load(q, 0, first + c PF_EPILOGUE_PASS);
     pf_acc sum = sums[c * PARTS];

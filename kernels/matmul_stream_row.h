@@ -21,7 +21,8 @@ enum { CHUNK = 16 / sizeof(PF_T) };
 
 #ifdef PF_NORM
 #define PF_NORM_ARGS , const pf_norm norm, const pf_kept_row kept
-// The norm of a row into shared memory; the first block keeps it, and what it found.
+// The norm of a row into shared memory, where it is behind a barrier; the first block keeps it, and
+// what it found.
 PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
   PF_SHARED pf_acc room[PF_MAX_WARPS], room2[PF_MAX_WARPS * pf_norm_of<pf_acc, 1>::SUMS];
   const pf_u32 t = pf_thread() % PF_NORM;
@@ -59,7 +60,6 @@ PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
     }
     static_cast<pf_acc*>(r.rstd)[0] = found.rstd[0];
   }
-  PF_ROWS_BARRIER();
 }
 // The row of the other matrix, or null: a wrong place is reported by one.
 PF_DEVICE PF_T* pf_stream_kept(const pf_kept_row& kept, pf_i64 place) {

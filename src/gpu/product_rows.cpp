@@ -32,7 +32,7 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
       tensor_maps(t) && item == 2 && p.n * p.k >= int64_t{1} << 19 && parts <= kWarps;
   if (by_copies) {
     // Two such kernels share a multiprocessor: one runs, the next fills its ring.
-    static constexpr int64_t kRing = 106 << 10, kUnderWay = 20 << 10;
+    static constexpr int64_t kRing = 107 << 10, kUnderWay = 13 << 10;
     const int64_t slot = 2 * 128 * ceil_div(chunks, 8 * parts);
     grid = std::min<int64_t>(t.compute_units, ceil_div(p.n, 2));
     const int64_t columns = ceil_div(p.n, grid), units = ceil_div(columns, 2) * parts,
