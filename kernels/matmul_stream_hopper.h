@@ -68,7 +68,7 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
       if (two) pf_bulk_copy_past(to + line, from + q.b_col * 2, each, at);
     }
     pf_warp_barrier();  // or lanes that wait for what is earlier keep the first from going on
-  } else {  // what others write is only brought nearer
+  } else {              // what others write is only brought nearer
     if (q.bias && t * 64 < columns) pf_prefetch(static_cast<const PF_T*>(q.bias) + first + t * 64);
 #ifdef PF_NORM
     if (t * 8 < norm.vectors) {
