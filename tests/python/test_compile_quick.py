@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 from captured_steps import CAPTURED, batches, calls, model, same
+from conftest import DEVICE
 
 import pyflame as pf
 from pyflame import nn
@@ -177,7 +178,7 @@ def test_comparisons_go_on():
 
 def test_threads():
     c = pf.compile(lambda x: (x @ x).relu(), **CAPTURED)
-    x = pf.randn(64, 64)
+    x = pf.randn(64, 64, device=DEVICE)  # threads have a default of their own
     want = (x @ x).relu()
     for _ in range(5):
         c(x)
