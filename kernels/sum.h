@@ -400,7 +400,7 @@ PF_DEVICE void pf_column_tree(const pf_sum& r, const char* column, pf_i64 o, pf_
 }
 
 // No more has room; rows alone have more.
-#if PF_V * PF_OPS <= 4 || (PF_V * PF_OPS <= 16 && !defined(PF_PROLOGUE))
+#if PF_V * PF_OPS <= 4 || (PF_V * PF_OPS <= 8 && !defined(PF_PROLOGUE))
 // Thread (y, z, x) of a block takes way y of those of its part, of V neighbouring columns, and of
 // each leaf the part z of SPLIT: these are trees of neighbours as leaves are. Then each thread has
 // a column: it joins the parts and the leaves of its way.

@@ -370,6 +370,10 @@ def convolutions(calls):
             calls("conv", lambda: F.relu(f(x, w, b, **how)))
             if outs == channels:
                 calls("conv_transpose", lambda: back(x, w, **how))
+            if last and channels <= 4 and len(size) == 2:
+                y = f(x, w, **how)
+                g = channels_last(empty(*y.shape, dtype=dtype))
+                calls("conv", lambda: pf.autograd.grad(y, w, g, retain_graph=True))
     pf.set_float32_matmul_precision("highest")
     for dtype in INTEGERS[:5]:
         x, w = empty(2, 20, 9, 9, dtype=dtype), empty(24, 20, 3, 3, dtype=dtype)
