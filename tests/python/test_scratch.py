@@ -160,11 +160,12 @@ def test_statistics_see_it(case):
     pf.memory.reset_peak_memory_stats("cpu")
     result = case()
     stats = pf.memory.memory_stats("cpu")
-    assert stats["allocated_bytes.all.peak"] - before >= case.bytes
+    peak, now = (stats[f"allocated_bytes.all.{which}"] for which in ("peak", "current"))
+    assert peak - min(before, now) >= case.bytes  # what tests before left may go meanwhile
     # Beside the result there was something that is gone.
-    assert stats["allocated_bytes.all.peak"] > stats["allocated_bytes.all.current"]
+    assert peak > now
     del result
-    assert _allocated() == before
+    assert _allocated() <= before
 
 
 def test_a_size_taken_again_asks_the_system_for_nothing(case):
