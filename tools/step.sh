@@ -14,13 +14,15 @@ beside() {
   local name=$1 began=$SECONDS said
   shift
   said=$(mktemp)
+  set -m # a group of its own, which ends with all that it has started
   (
     trap 'echo "$((SECONDS - began)) s" >"$said.time"' EXIT
     "$@"
   ) >"$said" 2>&1 &
+  set +m
   BESIDE[$name]=$!
   SAID[$name]=$said
-  trap 'kill "${BESIDE[@]}" 2>/dev/null || true; rm -f "${SAID[@]}" "${SAID[@]/%/.time}"' EXIT
+  trap 'kill -- "${BESIDE[@]/#/-}" 2>/dev/null || true; rm -f "${SAID[@]}" "${SAID[@]/%/.time}"' EXIT
 }
 joined() {
   local status=0 said=${SAID[$1]}
