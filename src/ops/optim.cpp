@@ -103,17 +103,20 @@ TensorList dense_list(const TensorList& list) {
 // empty.
 using Lists = std::vector<TensorList>;
 std::optional<Lists> as_they_lie(std::initializer_list<const TensorList*> given) {
+  const auto turned = [](const Tensor& p) {
+    return !p->contiguous && ops::space_format(p) != MemoryFormat::Contiguous;
+  };
+  const TensorList& params = **given.begin();
+  if (std::none_of(params.begin(), params.end(), turned)) return {};
   Lists lists;
   for (const TensorList* l : given) lists.push_back(l ? *l : TensorList());
   bool any = false;
-  for (size_t i = 0; i < lists[0].size(); ++i) {
-    const Tensor& p = lists[0][i];
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor p = lists[0][i];
     const auto alike = [&](const TensorList& l) {
       return l.empty() || (l[i]->shape == p->shape && l[i]->strides == p->strides);
     };
-    if (p->contiguous || ops::space_format(p) == MemoryFormat::Contiguous ||
-        !std::all_of(lists.begin(), lists.end(), alike))
-      continue;
+    if (!turned(p) || !std::all_of(lists.begin(), lists.end(), alike)) continue;
     any = true;
     for (TensorList& l : lists)
       if (!l.empty()) l[i] = make_view(l[i], Dims{l[i]->numel}, Dims{1}, l[i]->offset);
