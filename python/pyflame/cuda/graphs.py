@@ -3,7 +3,7 @@
 import contextlib
 
 from .. import _C, _live
-from ..compiler.captured import Recording
+from ..compiler.recording import Recording
 
 
 class CUDAGraph:
