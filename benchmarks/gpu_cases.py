@@ -458,7 +458,7 @@ for _columns, _bar in ((768, 22e-6), (2304, 45e-6), (3072, 58e-6)):
 
 
 @case("fusion", f"cross-entropy under autocast, {BATCH_ROWS}x50304 bf16, both ways",
-      traffic=6 * BATCH_ROWS * 50304, copy=2 * BATCH_ROWS * 50304, bar_seconds=2.2e-3)  # fmt: skip
+      traffic=4 * BATCH_ROWS * 50304, copy=2 * BATCH_ROWS * 50304, bar_seconds=2.2e-3)  # fmt: skip
 def autocast_cross_entropy(torch, device):
     x = bf16(torch, device, BATCH_ROWS, 50304).requires_grad_()
     t = torch.randint(0, 50304, (BATCH_ROWS,), device=device)
