@@ -425,7 +425,7 @@ void init_autograd(nb::module_& m) {
       [](size_t at_least, size_t above, bool unasked) {
         autograd::push_recompute({at_least, above, unasked});
       },
-      nb::arg("at_least"), nb::arg("above"), nb::arg("unasked") = false);
+      nb::arg("at_least"), nb::arg("above"), nb::arg("unasked"));
   m.def("_pop_recompute", &autograd::pop_recompute);
   m.def("_gradient_edge", [](const Tensor& t) {
     const Edge e = autograd::edge_of(t);

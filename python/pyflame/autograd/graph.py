@@ -90,6 +90,8 @@ class recompute_cheap(contextlib.ContextDecorator):  # noqa: N801 (as its neighb
     there.
     """
 
+    _unasked = False  # as captured steps do by themselves
+
     def __init__(self, at_least=1 << 20, above=0):
         for name, value in (("at_least", at_least), ("above", above)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -100,7 +102,7 @@ class recompute_cheap(contextlib.ContextDecorator):  # noqa: N801 (as its neighb
         self.at_least, self.above = at_least, above
 
     def __enter__(self):
-        _C._push_recompute(self.at_least, self.above)
+        _C._push_recompute(self.at_least, self.above, self._unasked)
         return self
 
     def __exit__(self, *unused):

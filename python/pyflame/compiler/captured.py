@@ -14,6 +14,7 @@ import weakref
 
 from .. import _C, _live
 from ..autograd import Function, grad
+from ..autograd.graph import recompute_cheap
 from ..nn import module as _module
 from ..optim import optimizer as _optimizer
 from ..tuning import measured
@@ -598,16 +599,17 @@ def fast(function):
     return called
 
 
+class _Unasked(recompute_cheap):
+    _unasked = True
+
+
 def saves_less(function):
     """Calls it so that what is cheap to make again is not kept for gradients on the CPU."""
 
     @functools.wraps(function, updated=())
     def called(*args, **kwargs):
-        _C._push_recompute(1 << 20, 0, True)
-        try:
+        with _Unasked():
             return function(*args, **kwargs)
-        finally:
-            _C._pop_recompute()
 
     return called
 
