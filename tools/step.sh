@@ -1,6 +1,7 @@
 # Sourced. `step NAME COMMAND...` names a step of a script, runs it and prints its time; where the
 # command fails, the script ends there. `beside NAME COMMAND...` starts one that others need not wait
-# for, and `joined NAME` waits for it and prints its time and then what it said.
+# for, and `joined NAME` waits for it and prints its time and then what it said. Where the script ends
+# early, those beside end too, and the last that they said is printed.
 step() {
   local name=$1 began=$SECONDS
   shift
@@ -22,7 +23,17 @@ beside() {
   set +m
   BESIDE[$name]=$!
   SAID[$name]=$said
-  trap 'kill -- "${BESIDE[@]/#/-}" 2>/dev/null || true; rm -f "${SAID[@]}" "${SAID[@]/%/.time}"' EXIT
+  trap cut_off EXIT
+}
+cut_off() {
+  local name
+  ((${#BESIDE[@]})) || return 0
+  kill -- "${BESIDE[@]/#/-}" 2>/dev/null || true
+  for name in "${!SAID[@]}"; do
+    echo "== $name: cut off; the last that it said:"
+    tail -n 40 "${SAID[$name]}"
+  done
+  rm -f "${SAID[@]}" "${SAID[@]/%/.time}"
 }
 joined() {
   local status=0 said=${SAID[$1]}
