@@ -60,7 +60,7 @@ void lay_bias(const KernelArgs& args, const Product& p) {
   pf_tensor c{}, bias{};
   c.data = p.c;
   bias.data = const_cast<void*>(p.bias);
-  c.dtype = bias.dtype = static_cast<int32_t>(p.dtype);
+  c.dtype = bias.dtype = static_cast<int32_t>(p.out);
   c.ndim = bias.ndim = 2;
   c.shape[0] = bias.shape[0] = p.m * p.batches();
   c.shape[1] = bias.shape[1] = p.n;
@@ -80,7 +80,8 @@ const char* rocblas_text() {
 }
 
 bool rocblas_product(const KernelArgs& args, const Product& p) {
-  if (!is_float(p.dtype) || itemsize(p.dtype) < 2 || p.out != p.dtype || p.k == 0 ||
+  const bool widens = itemsize(p.dtype) == 2 && p.out == DType::Float32;
+  if (!is_float(p.dtype) || itemsize(p.dtype) < 2 || (p.out != p.dtype && !widens) || p.k == 0 ||
       !rocblas().usable)
     return false;
   constexpr int64_t kMost = 2147483647;
@@ -104,17 +105,21 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
   if (l.set_stream(h.handle, stream.handle) != 0 ||
       l.set_workspace(h.handle, workspace, kWorkspace) != 0)
     return false;
-  const int type = p.dtype == DType::Float32   ? kRocF32
-                   : p.dtype == DType::Float64 ? kRocF64
-                   : p.dtype == DType::Float16 ? kRocF16
-                                               : kRocBF16;
+  const auto type_of = [](DType t) {
+    return t == DType::Float32   ? kRocF32
+           : t == DType::Float64 ? kRocF64
+           : t == DType::Float16 ? kRocF16
+                                 : kRocBF16;
+  };
+  const int type = type_of(p.dtype), out = type_of(p.out);
   const bool wide = p.dtype == DType::Float64;
   const double one = 1, some = p.bias ? 1 : 0;
   const float one_f = 1, some_f = p.bias ? 1.0f : 0.0f;
   const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
              *beta = wide ? static_cast<const void*>(&some) : &some_f;
   const auto op = [](const Stored& s) { return s.transposed ? kRocTransposed : kRocAsItIs; };
-  const auto item = static_cast<int64_t>(itemsize(p.dtype));
+  const auto item = static_cast<int64_t>(itemsize(p.dtype)),
+             out_item = static_cast<int64_t>(itemsize(p.out));
   const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
   const int m = static_cast<int>(p.n), n = static_cast<int>(p.m), k = static_cast<int>(p.k);
   int64_t outer = 1;
@@ -127,11 +132,11 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
       at_a += i * p.batch[d].a;
       at_b += i * p.batch[d].b;
     }
-    void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * item;
+    void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * out_item;
     const int status = l.gemm_strided_batched_ex(
         h.handle, op(b), op(a), m, n, k, alpha, static_cast<const char*>(p.b) + at_b * item, type,
         static_cast<int>(b.ld), inner.b, static_cast<const char*>(p.a) + at_a * item, type,
-        static_cast<int>(a.ld), inner.a, beta, c, type, m, p.m * p.n, c, type, m, p.m * p.n,
+        static_cast<int>(a.ld), inner.a, beta, c, out, m, p.m * p.n, c, out, m, p.m * p.n,
         static_cast<int>(inner.size), wide ? kRocF64 : kRocF32, 0, 0, 0);
     // Our own kernel writes everything anew.
     if (status == kRocNotImplemented || status == kRocMemoryError) return false;

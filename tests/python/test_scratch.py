@@ -43,7 +43,7 @@ def _written(x, i):
     return y
 
 
-# Name: bytes that it takes at least, what it computes, the shapes or tensors that it takes.
+# Name: bytes that it takes at least (with one thread), what it computes, the shapes or tensors that it takes.
 FAMILIES = {
     "sort": (2 * 8 * 20000, lambda x: pf.sort(x)[1], (20000,)),
     "sort of rows": (8 * 800, lambda x: pf.sort(x, -1)[1], (20, 800)),
@@ -62,7 +62,7 @@ FAMILIES = {
     "sum of all": (4 * 300, lambda x: x.sum(), (1000, 1000)),
     "sum of strided": (4 * 2000, lambda x: x[:, ::2].sum(1), (8, 20000)),
     "prod of columns": (4 * 500, lambda x: x.prod(0), (50, 500)),
-    "amax of strided": (4 * 4096, lambda x: x[:, ::2].amax(1), (8, 20000)),
+    "amax of strided": (4 * 2048, lambda x: x[:, ::2].amax(1), (8, 20000)),
     "argmax": (2 * 4 * 8, lambda x: x.argmax(1), (2, 200000)),
     "product of bfloat16": (
         64 * KIB,  # where instructions take bfloat16; several times that elsewhere
@@ -156,20 +156,16 @@ def _allocated():
 
 
 def test_statistics_see_it(case):
-    def beside_what_stays():
-        before = _allocated()
-        pf.memory.reset_peak_memory_stats("cpu")
-        result = case()
-        stats = pf.memory.memory_stats("cpu")
-        peak, now = (stats[f"allocated_bytes.all.{which}"] for which in ("peak", "current"))
-        # Beside the result there was something that is gone.
-        assert peak > now
-        del result
-        assert _allocated() <= before
-        return peak - min(before, now)
-
-    # What threads of tests before hold comes and goes meanwhile.
-    assert max(beside_what_stays() for _ in range(4)) >= case.bytes
+    before = _allocated()
+    pf.memory.reset_peak_memory_stats("cpu")
+    result = case()
+    stats = pf.memory.memory_stats("cpu")
+    peak, now = (stats[f"allocated_bytes.all.{which}"] for which in ("peak", "current"))
+    assert peak - min(before, now) >= case.bytes  # what tests before left may go meanwhile
+    # Beside the result there was something that is gone.
+    assert peak > now
+    del result
+    assert _allocated() <= before
 
 
 def test_a_size_taken_again_asks_the_system_for_nothing(case):

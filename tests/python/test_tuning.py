@@ -286,6 +286,14 @@ for dtype, tol in ((pf.float32, 1e-5), (pf.float64, 1e-12), (pf.float16, 2e-3), 
             want = want + bias.double().numpy()
         assert got.dtype is dtype
         assert np.allclose(got.cpu().double().numpy(), want, rtol=tol, atol=tol), (dtype, a.shape)
+for dtype in pf.float16, pf.bfloat16:  # a weight's gradient is made in float32
+    make = lambda *s: pf.tensor(rng.standard_normal(s)).to("rocm", dtype)
+    x, g, w = make(7, 8), make(7, 6), make(6, 8).float().requires_grad_()
+    with pf.autocast("cuda", dtype):
+        y = pf.nn.functional.linear(x, w)
+    y.backward(g)
+    want = g.cpu().double().numpy().T @ x.cpu().double().numpy()
+    assert np.allclose(w.grad.cpu().numpy(), want, rtol=1e-5, atol=1e-5)
 """
 
 

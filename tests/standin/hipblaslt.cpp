@@ -39,7 +39,16 @@ struct Proposal {
   int reserved[4];
 };
 enum : int { kSuccess = 0, kInvalid = 7, kTransposed = 112, kWithBias = 4 };
-enum : int { kFloat = 0, kInt8 = 3, kInt32 = 10, kE5M2 = 29, kOuter = 3, kTf32 = 6, kSumInt32 = 9 };
+enum : int {
+  kFloat = 0,
+  kDouble = 1,
+  kInt8 = 3,
+  kInt32 = 10,
+  kE5M2 = 29,
+  kOuter = 3,
+  kTf32 = 6,
+  kSumInt32 = 9
+};
 
 }  // namespace
 
@@ -110,7 +119,7 @@ CALL hipblasLtMatmulAlgoGetHeuristic(void*, void* d, void* a, void* b, void*, vo
       eight_bits ||
       (type(a) == type(b) && !is_float8(type(a)) &&
        (type(a) == kInt8 ? x.compute == kSumInt32 && x.scale == kInt32 && type(c) == kInt32
-                         : type(c) == type(a)));
+                         : type(c) == type(a) || (type(a) != kDouble && type(c) == kFloat)));
   *count = !known ? 0 : wanted < 3 ? wanted : 3;
   for (int i = 0; i < *count; ++i) {
     found[i] = {};

@@ -31,13 +31,14 @@ CALL rocblas_set_workspace(void* handle, void* memory, size_t bytes) {
 CALL rocblas_gemm_strided_batched_ex(void* handle, int trans_a, int trans_b, int m, int n, int k,
                                      const void* alpha, const void* a, int type, int lda,
                                      int64_t step_a, const void* b, int, int ldb, int64_t step_b,
-                                     const void* beta, const void* c, int, int ldc, int64_t step_c,
-                                     void* d, int, int ldd, int64_t step_d, int batches,
-                                     int compute_type, int, int32_t, uint32_t) {
+                                     const void* beta, const void* c, int type_c, int ldc,
+                                     int64_t step_c, void* d, int type_d, int ldd, int64_t step_d,
+                                     int batches, int compute_type, int, int32_t, uint32_t) {
   const auto& h = *static_cast<Handle*>(handle);
   const bool ta = trans_a == kTransposed, tb = trans_b == kTransposed;
   if (!h.memory || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || ldd < m) return kInvalid;
-  const int t = dtype(type), factor = dtype(compute_type);
+  if (type_c != type_d || (type_d != type && (type == 152 || type_d != 151))) return kInvalid;
+  const int t = dtype(type), of = dtype(type_d), factor = dtype(compute_type);
   const double by = get(alpha, 0, factor), more = get(beta, 0, factor);
   return on_stream(h.stream, [=, memory = h.memory, bytes = h.bytes] {
     std::memset(memory, 0xff, bytes);
@@ -48,8 +49,8 @@ CALL rocblas_gemm_strided_batched_ex(void* handle, int trans_a, int trans_b, int
           for (int64_t q = 0; q < k; ++q)
             sum += get(a, o * step_a + (ta ? i * lda + q : q * lda + i), t) *
                    get(b, o * step_b + (tb ? q * ldb + j : j * ldb + q), t);
-          const double was = more != 0 ? more * get(c, o * step_c + j * ldc + i, t) : 0;
-          put(d, o * step_d + j * ldd + i, t, by * sum + was);
+          const double was = more != 0 ? more * get(c, o * step_c + j * ldc + i, of) : 0;
+          put(d, o * step_d + j * ldd + i, of, by * sum + was);
         }
   });
 }
