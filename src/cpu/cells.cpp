@@ -3,15 +3,19 @@
 // however far from 0 the elements are; the first block, a short one, is added twice, to have a
 // mean. Blocks are joined with the squares of what their means differ by. Where the elements of a
 // cell lie side by side, lanes of vectors share them, and some cells at a time go through memory
-// together; else neighbouring cells, or elements of them, are columns. What a thread takes, and the
-// order of everything, follows from the shape alone.
+// together; else neighbouring cells, or elements of them, are columns. The order in which a cell's
+// elements are added follows from the shape alone. The program behind a kernel that gives all that
+// is of cells runs over some of them while they are in a cache.
 #include "cpu/one_target.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/cells.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
+#include "cpu/group.h"
 #include "cpu/kernel.h"
 #include "cpu/rows-inl.h"
 #include "cpu/scratch.h"
@@ -59,11 +63,12 @@ struct Cut {
 struct Two {
   double first = 0, second = 0;
 };
-// A mean, and the sum of squares about it, with those of more elements.
-HWY_INLINE void Join(Two& to, double n, const Two& more, double m) {
-  const double by = more.first - to.first, all = n + m;
-  to.first += by * (m / all);
-  to.second += more.second + by * by * (n * m / all);
+// A mean of n elements, and the sum of squares about it, with those of m more: share is m / (n +
+// m), spread n m / (n + m).
+HWY_INLINE void Join(Two& to, const Two& more, double share, double spread) {
+  const double by = more.first - to.first;
+  to.first += by * share;
+  to.second += more.second + by * by * spread;
 }
 
 // What one unit sees.
@@ -152,9 +157,9 @@ struct Unit {
     }
   }
 
-  static size_t bytes(const Cut& cut) {
-    const int64_t padded = (cut.width + W - 1) / W * W;
-    return cut.runs ? Parts::bytes<T>((2 * W + 1) * cut.width) : 4 * Parts::bytes<T>(padded);
+  static size_t bytes(const Cut& cut, int64_t width) {
+    const int64_t padded = (width + W - 1) / W * W;
+    return cut.runs ? Parts::bytes<T>((2 * W + 1) * width) : 4 * Parts::bytes<T>(padded);
   }
 
   void of_runs(char* memory, Two* out) const {
@@ -195,6 +200,8 @@ struct Unit {
         pending = 0;
         continue;
       }
+      const auto before = static_cast<double>(done), m = static_cast<double>(pending);
+      const double share = m / (before + m), spread = before * m / (before + m);
       for (int64_t c = 0; c < width; ++c) {
         T* const l = lanes + 2 * W * c;
         const double a = SumOf(Load(l)), b = SumOf(Load(l + W));
@@ -203,8 +210,7 @@ struct Unit {
           out[c].first += a;
           out[c].second += b;
         } else {
-          const auto m = static_cast<double>(pending);
-          Join(out[c], static_cast<double>(done), {shifts[c] + a / m, b - a * (a / m)}, m);
+          Join(out[c], {shifts[c] + a / m, b - a * (a / m)}, share, spread);
           shifts[c] = static_cast<T>(out[c].first);
         }
       }
@@ -240,7 +246,7 @@ struct Unit {
   void of_columns(char* memory, Two* out) const {
     constexpr int64_t kRows = 8, kFirst = kRows, kFold = 128;
     Parts parts(memory);
-    const int64_t padded = (cut.width + W - 1) / W * W;
+    const int64_t padded = (width + W - 1) / W * W;
     T* const shifts = parts.take<T>(padded);
     T* const totals = parts.take<T>(padded);  // squares, of sums: products
     T* const a = parts.take<T>(padded);
@@ -290,61 +296,120 @@ struct Unit {
   }
 };
 
+// One call: sums over units, and what cells make of theirs.
 template <bool kSums, class S>
-void OfCells(const KernelArgs& a, const S* x, const S* g, const ComputeOf<S>* mean,
-             ComputeOf<S>* first, ComputeOf<S>* second) {
-  const Cut cut(a);
-  const int64_t plane = cut.outer * cut.cells * cut.inner;
-  const Scratch<Two> partial(cut.batch * cut.chunks * cut.columns);
-  const int64_t work = (kSums ? 2 : 1) * cut.chunk * cut.width;
-  parallel_with(cut.units(), RowGrain(work), Unit<kSums, S>::bytes(cut),
-                [&](int64_t begin, int64_t end, char* memory) {
-                  for (int64_t u = begin; u < end; ++u) {
-                    // Neighbouring units lie side by side in memory.
-                    const int64_t t = u % cut.tiles, c = u / cut.tiles % cut.chunks;
-                    const int64_t n = u / cut.tiles / cut.chunks;
-                    const int64_t at = t * cut.width;
-                    const Unit<kSums, S> unit{.cut = cut,
-                                              .x = x + n * plane,
-                                              .g = kSums ? g + n * plane : nullptr,
-                                              .x_end = x + cut.batch * plane,
-                                              .mean = kSums ? mean + n * cut.cells : nullptr,
-                                              .first = at,
-                                              .width = std::min(cut.width, cut.columns - at),
-                                              .begin = c * cut.chunk,
-                                              .end = c * cut.chunk + cut.count(c)};
-                    Two* const out = partial.get() + (n * cut.chunks + c) * cut.columns + at;
-                    cut.runs ? unit.of_runs(memory, out) : unit.of_columns(memory, out);
-                  }
-                });
-  const int64_t each = cut.columns / cut.cells;  // columns of a cell
-  parallel_for(cut.batch * cut.cells, std::max<int64_t>(1, 2048 / (cut.chunks * each)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   Two sum;
-                   double n = 0;
-                   for (int64_t c = 0; c < cut.chunks; ++c) {
-                     const Two* from = partial.get() +
-                                       (i / cut.cells * cut.chunks + c) * cut.columns +
-                                       i % cut.cells * each;
-                     for (int64_t k = 0; k < each; ++k) {
-                       const auto m = static_cast<double>(cut.count(c));
-                       if constexpr (kSums) {
-                         sum.first += from[k].first;
-                         sum.second += from[k].second;
-                       } else if (n == 0) {
-                         sum = from[k];
-                       } else {
-                         Join(sum, n, from[k], m);
-                       }
-                       n += m;
-                     }
+struct Call {
+  using T = ComputeOf<S>;
+  const Cut cut;
+  const S *x, *g;
+  const T* mean;
+
+  // Columns [first, first + width) of a batch and chunk.
+  void unit(int64_t n, int64_t c, int64_t first, int64_t width, char* memory, Two* out) const {
+    const int64_t plane = cut.outer * cut.cells * cut.inner;
+    const Unit<kSums, S> unit{.cut = cut,
+                              .x = x + n * plane,
+                              .g = kSums ? g + n * plane : nullptr,
+                              .x_end = x + cut.batch * plane,
+                              .mean = kSums ? mean + n * cut.cells : nullptr,
+                              .first = first,
+                              .width = width,
+                              .begin = c * cut.chunk,
+                              .end = c * cut.chunk + cut.count(c)};
+    cut.runs ? unit.of_runs(memory, out) : unit.of_columns(memory, out);
+  }
+  int64_t each() const { return cut.columns / cut.cells; }  // columns of a cell
+  // The two numbers of neighbouring cells from those of their columns, whose chunks are so far
+  // apart.
+  void join(const Two* from, int64_t apart, int64_t count, Two* to) const {
+    std::fill_n(to, count, Two());
+    double n = 0;
+    for (int64_t c = 0; c < cut.chunks; ++c, from += apart)
+      for (int64_t k = 0; k < each(); ++k) {
+        const auto m = static_cast<double>(cut.count(c)), all = n + m;
+        const double share = m / all, spread = n * m / all;
+        for (int64_t i = 0; i < count; ++i) {
+          const Two& more = from[i * each() + k];
+          if constexpr (kSums) {
+            to[i].first += more.first;
+            to[i].second += more.second;
+          } else if (n == 0) {
+            to[i] = more;
+          } else {
+            Join(to[i], more, share, spread);
+          }
+        }
+        n = all;
+      }
+    for (int64_t i = 0; i < (kSums ? 0 : count); ++i) to[i].second /= n;
+  }
+
+  // finish(cell, its two numbers) for all of them.
+  template <class Finish>
+  void whole(const Finish& finish) const {
+    const Scratch<Two> partial(cut.batch * cut.chunks * cut.columns);
+    const int64_t work = (kSums ? 2 : 1) * cut.chunk * cut.width;
+    parallel_with(cut.units(), RowGrain(work), Unit<kSums, S>::bytes(cut, cut.width),
+                  [&](int64_t begin, int64_t end, char* memory) {
+                    for (int64_t u = begin; u < end; ++u) {
+                      // Neighbouring units lie side by side in memory.
+                      const int64_t at = u % cut.tiles * cut.width, c = u / cut.tiles % cut.chunks;
+                      const int64_t n = u / cut.tiles / cut.chunks;
+                      unit(n, c, at, std::min(cut.width, cut.columns - at), memory,
+                           partial.get() + (n * cut.chunks + c) * cut.columns + at);
+                    }
+                  });
+    parallel_for(cut.batch * cut.cells, std::max<int64_t>(1, 2048 / (cut.chunks * each())),
+                 [&](int64_t begin, int64_t end) {
+                   Two sums[64];
+                   for (int64_t i = begin, n = 0; i < end; i += n) {
+                     const int64_t batch = i / cut.cells, cell = i % cut.cells;
+                     n = std::min({int64_t{64}, end - i, cut.cells - cell});
+                     join(partial.get() + batch * cut.chunks * cut.columns + cell * each(),
+                          cut.columns, n, sums);
+                     for (int64_t k = 0; k < n; ++k) finish(i + k, sums[k]);
                    }
-                   first[i] = static_cast<ComputeOf<S>>(sum.first);
-                   second[i] = static_cast<ComputeOf<S>>(kSums ? sum.second : sum.second / n);
-                 }
-               });
-}
+                 });
+  }
+
+  // So many cells at a time that their elements stay in half of what a piece may touch, and at
+  // least one; 0 where they would not: where rows are too large, or such steps apart that they
+  // share sets of the cache, or where they are shorter than what memory gives at once.
+  int64_t part() const {
+    constexpr int64_t kRows = 16;  // of which boxes of a tape are made
+    constexpr int64_t kWays = 8, kApart = int64_t{128} << 10;
+    constexpr int64_t kItem = sizeof(S), kTensors = kSums ? 2 : 1;
+    const auto one = static_cast<double>(kTensors * kItem * cut.elements());
+    if (!cut.runs || cut.batch != 1 || one > piece_bytes()) return 0;
+    int64_t n = std::max<int64_t>(1, static_cast<int64_t>(piece_bytes() / 2 / one));
+    n = std::min(n, cut.cells / (2 * num_threads()));
+    if (n > kRows) n = n / kRows * kRows;
+    const int64_t row = n * cut.inner * kItem, step = cut.cells * cut.inner * kItem;
+    const int64_t room = cut.outer * std::max(row, std::gcd(step, kApart));
+    return room * kTensors > kWays * kApart ? 0 : n;
+  }
+  // The same, and the program behind it over some cells while these are in a cache.
+  template <class Finish>
+  void run(Behind* behind, const Finish& finish) const {
+    const int64_t n = behind ? part() : 0;
+    if (n == 0) return whole(finish);
+    behind->take();
+    const size_t sums = Parts::bytes<Two>((cut.chunks + 1) * n);
+    parallel_with((cut.cells + n - 1) / n, 1, sums + Unit<kSums, S>::bytes(cut, n),
+                  [&](int64_t begin, int64_t end, char* memory) {
+                    Two *const joined = reinterpret_cast<Two*>(memory), *const partial = joined + n;
+                    for (int64_t p = begin; p < end; ++p) {
+                      const int64_t first = p * n, count = std::min(n, cut.cells - first);
+                      for (int64_t c = 0; c < cut.chunks; ++c)
+                        unit(0, c, first, count, memory + sums, partial + c * count);
+                      join(partial, count, count, joined);
+                      for (int64_t i = 0; i < count; ++i) finish(first + i, joined[i]);
+                      behind->run(first * cut.inner, cut.outer, count * cut.inner,
+                                  cut.cells * cut.inner);
+                    }
+                  });
+  }
+};
 
 }  // namespace
 
@@ -352,15 +417,57 @@ void CellMoments(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::CellMoments>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     using T = ComputeOf<S>;
-    OfCells<false, S>(a, a.data<S>(at.x), nullptr, nullptr, a.data<T>(at.mean), a.data<T>(at.var));
+    T *const mean = a.data<T>(at.mean), *const var = a.data<T>(at.var);
+    Call<false, S>{Cut(a), a.data<S>(at.x), nullptr, nullptr}.whole([&](int64_t i, const Two& two) {
+      mean[i] = static_cast<T>(two.first);
+      var[i] = static_cast<T>(two.second);
+    });
   });
 }
 void CellSums(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::CellSums>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     using T = ComputeOf<S>;
-    OfCells<true, S>(a, a.data<S>(at.x), a.data<S>(at.g), a.data<T>(at.mean), a.data<T>(at.sum),
-                     a.data<T>(at.product));
+    T *const sum = a.data<T>(at.sum), *const product = a.data<T>(at.product);
+    Call<true, S>{Cut(a), a.data<S>(at.x), a.data<S>(at.g), a.data<T>(at.mean)}.whole(
+        [&](int64_t i, const Two& two) {
+          sum[i] = static_cast<T>(two.first);
+          product[i] = static_cast<T>(two.second);
+        });
+  });
+}
+void CellScales(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::CellScales>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    using T = ComputeOf<S>;
+    const auto eps = static_cast<T>(a.f(kernels::numbers<kernels::CellScales>.eps));
+    const T* const weight = a.has(at.weight) ? a.data<T>(at.weight) : nullptr;
+    T *const mean = a.data<T>(at.mean), *const var = a.data<T>(at.var);
+    T *const rstd = a.data<T>(at.rstd), *const scale = a.data<T>(at.scale);
+    Call<false, S>{Cut(a), a.data<S>(at.x), nullptr, nullptr}.run(
+        a.behind, [&](int64_t i, const Two& two) {
+          mean[i] = static_cast<T>(two.first);
+          var[i] = static_cast<T>(two.second);
+          rstd[i] = T(1) / std::sqrt(var[i] + eps);
+          scale[i] = weight ? rstd[i] * weight[i] : rstd[i];
+        });
+  });
+}
+void CellSlopes(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::CellSlopes>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    using T = ComputeOf<S>;
+    const T *const rstd = a.data<T>(at.rstd), *const scale = a.data<T>(at.scale);
+    T *const sum = a.data<T>(at.sum), *const product = a.data<T>(at.product);
+    T *const shift = a.data<T>(at.shift), *const slope = a.data<T>(at.slope);
+    const Call<true, S> call{Cut(a), a.data<S>(at.x), a.data<S>(at.g), a.data<T>(at.mean)};
+    const auto share = static_cast<T>(-1.0 / static_cast<double>(call.cut.outer * call.cut.inner));
+    call.run(a.behind, [&](int64_t i, const Two& two) {
+      sum[i] = static_cast<T>(two.first);
+      product[i] = static_cast<T>(two.second) * rstd[i];
+      shift[i] = sum[i] * scale[i] * share;
+      slope[i] = product[i] * rstd[i] * scale[i] * share;
+    });
   });
 }
 
@@ -372,6 +479,8 @@ HWY_AFTER_NAMESPACE();
 namespace pyflame::cpu {
 HWY_EXPORT(CellMoments);
 HWY_EXPORT(CellSums);
+HWY_EXPORT(CellScales);
+HWY_EXPORT(CellSlopes);
 namespace {
 void cell_moments(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(CellMoments)(a);
@@ -379,8 +488,16 @@ void cell_moments(const KernelArgs& a) {
 void cell_sums(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(CellSums)(a);
 }
+void cell_scales(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CellScales)(a);
+}
+void cell_slopes(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CellSlopes)(a);
+}
 }  // namespace
 PF_CPU_KERNEL(kernels::CellMoments::kInfo, cell_moments)
 PF_CPU_KERNEL(kernels::CellSums::kInfo, cell_sums)
+PF_CPU_KERNEL(kernels::CellScales::kInfo, cell_scales, RunsBehind{})
+PF_CPU_KERNEL(kernels::CellSlopes::kInfo, cell_slopes, RunsBehind{})
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -27,16 +27,6 @@ constexpr int64_t kLeast = 1 << 16;  // elements
 constexpr int64_t kLeastBehind = 1 << 18;
 constexpr int kMostTensors = static_cast<int>(std::size(Pieces().per_row));
 
-// What a piece may touch: half of the second cache, as what the next one reads is fetched beside
-// it.
-double piece_bytes() {
-  static const double bytes = [] {
-    const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return 0.5 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
-  }();
-  return bytes;
-}
-
 KernelArgs args_of(const pf_group& g) {
   return {g.tensors, g.ntensors, g.attrs, g.nattrs, g.error};
 }
@@ -58,6 +48,13 @@ class Ranges {
     for (int k = 0; k < n_; ++k)
       if (space_.strides[k][space_.ndim - 1] != 0) sum += item(k);
     return sum;
+  }
+
+  // Bytes of its results.
+  double written() const {
+    double sum = 0;
+    for (int k = tape().ninputs; k < n_; ++k) sum += item(k);
+    return sum * static_cast<double>(launch_.numel);
   }
 
   // Where the dense inputs lie from element `first` on: up to two.
@@ -119,8 +116,8 @@ class Ranges {
 
   // `rows` ranges of `width` elements, `apart` from each other: one launch where a step from one to
   // the next is one along a dimension.
-  void run_box(int64_t first, int64_t rows, int64_t width, int64_t apart) const {
-    if (rows == 1 || width == apart) return run(first, rows * width, nullptr, Part::All);
+  void run_box(int64_t first, int64_t rows, int64_t width, int64_t apart, Part as) const {
+    if (rows == 1 || width == apart) return run(first, rows * width, nullptr, as);
     int64_t place[PF_MAX_DIMS] = {}, inner = 1, at = -1, times = 0;
     for (int d = space_.ndim; d-- > 0; inner *= space_.shape[d]) {
       place[d] = first / inner % space_.shape[d];
@@ -128,26 +125,30 @@ class Ranges {
         at = d, times = apart / inner;
     }
     const int last = space_.ndim - 1;
-    const bool in_line =
-        place[last] + (at == last ? (rows - 1) * apart : 0) + width <= space_.shape[last];
-    if (at < 0 || !in_line) {
-      for (int64_t r = 0; r < rows; ++r) run(first + r * apart, width, nullptr, Part::All);
+    const int64_t line = space_.shape[last];
+    const bool in_line = place[last] + (at == last ? (rows - 1) * apart : 0) + width <= line;
+    // Or whole lines of one plane.
+    const bool lines = last > 0 && at < last - 1 && place[last] == 0 && width % line == 0 &&
+                       place[last - 1] + width / line <= space_.shape[last - 1];
+    if (at < 0 || !(in_line || lines)) {
+      for (int64_t r = 0; r < rows; ++r) run(first + r * apart, width, nullptr, as);
       return;
     }
-    const int64_t shape[2] = {rows, width};
-    int64_t steps[kMaxOperands][2];
+    const int64_t shape[3] = {rows, in_line ? 1 : width / line, in_line ? width : line};
+    int64_t steps[kMaxOperands][3];
     pf_operand operands[kMaxOperands];
     for (int k = 0; k < n_; ++k) {
       const int64_t* strides = space_.strides[k];
       int64_t offset = 0;
       for (int d = 0; d <= last; ++d) offset += place[d] * strides[d];
       steps[k][0] = strides[at] * times;
-      steps[k][1] = strides[last];
+      steps[k][1] = last > 0 ? strides[last - 1] : 0;
+      steps[k][2] = strides[last];
       operands[k] = {static_cast<char*>(operand(k).data) + offset * item(k), steps[k], 0};
     }
     const pf_launch part{
-        2, shape, rows * width, operands, operands + tape().ninputs, launch_.scalars};
-    program_launch(program_, &part);
+        3, shape, rows * width, operands, operands + tape().ninputs, launch_.scalars};
+    program_launch(program_, &part, as);
   }
 
   const Tape& tape() const { return *static_cast<const Tape*>(program_); }
@@ -216,35 +217,48 @@ Pieces pieces_of(const pf_group& g) {
   return p;
 }
 
-// Whether the kernel may run the program behind it: that goes through its result, the first tensor,
-// in the order of its memory.
-bool takes_behind(pf_group& g) {
-  if (g.before || !g.after || g.after_launch->numel < kLeastBehind) return false;
+// Whether the first tensor of the kernel has all elements that the program behind it goes through;
+// else it has a number for each cell of these.
+bool is_whole(const pf_group& g) {
   const pf_tensor& y = g.tensors[0];
   int64_t size = 1;
   for (int d = 0; d < y.ndim; ++d) size *= y.shape[d];
+  return size == g.after_launch->numel;
+}
+
+// Whether the kernel may run the program behind it: that goes through its result, the first tensor,
+// in the order of its memory; or, of sums of cells, through what these are of.
+bool takes_behind(pf_group& g) {
+  if (g.before || !g.after) return false;
+  g.without = 0;  // results of the program take over the memory
+  if (!is_whole(g)) return g.after_launch->numel >= kLeast;
+  if (g.after_launch->numel < kLeastBehind) return false;
   bool takes = false;
   for (int j = 0; j < g.ntakes; ++j) {
     if (g.takes[j] < 0) continue;
     if (g.takes[j] != 0 || !g.after_launch->inputs[j].contiguous) return false;
     takes = true;
   }
-  if (!takes || size != g.after_launch->numel) return false;
-  g.without = 0;  // results of the program take over the memory
-  return true;
+  return takes;
 }
 
 void launch_with_behind(const pf_group& g) {
   class Program : public Behind {
    public:
-    Program(void* program, const pf_launch& l) : ranges_(program, l) {}
+    Program(const pf_group& g) : ranges_(g.after, *g.after_launch) {
+      if (is_whole(g)) return;
+      const bool large = ranges_.written() >= static_cast<double>(streaming_threshold());
+      as_ = large ? Part::Last : Part::Inner;
+    }
     void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
-      ranges_.run_box(first, rows, width, apart);
+      ranges_.run_box(first, rows, width, apart, as_);
+      if (as_ == Part::Last) finish_streaming();
     }
 
    private:
     Ranges ranges_;
-  } behind(g.after, *g.after_launch);
+    Part as_ = Part::All;
+  } behind(g);
   KernelArgs args = args_of(g);
   args.behind = &behind;
   static_cast<const KernelEntry*>(g.kernel)->run(args);
@@ -253,6 +267,14 @@ void launch_with_behind(const pf_group& g) {
 }
 
 }  // namespace
+
+double piece_bytes() {
+  static const double bytes = [] {
+    const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return 0.5 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
+  }();
+  return bytes;
+}
 
 bool group_takes(pf_group& g) {
   if (static_cast<const KernelEntry*>(g.kernel)->runs_behind) return takes_behind(g);

@@ -11,6 +11,9 @@ bool group_takes(pf_group& g);  // and what then has no memory
 // What group_takes() has said yes to.
 void group_launch(const pf_group& g);
 
+// What a piece may touch: half of the second cache, as what the next one reads is fetched beside it.
+double piece_bytes();
+
 struct KernelArgs;
 struct KernelEntry;
 // A kernel alone, in pieces: of several over the same rows all but the first find these in a cache.

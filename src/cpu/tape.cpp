@@ -450,7 +450,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   run.launch = launch;
   run.tile = t.tile;
   run.stream = run.fetches = false;
-  run.goes_on = part != Part::All;
+  run.goes_on = part == Part::First || part == Part::Last;
   run.fetch = fetch;
   run.staged = staged_inputs(t, l);
 
@@ -475,7 +475,8 @@ void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetc
   int64_t out_bytes = 0;
   for (const Tape::Out& o : t.outs) out_bytes += o.bytes * l.numel;
   run.stream = part == Part::Last || (part == Part::All && out_bytes >= streaming_threshold());
-  run.fetches = part == Part::All && l.numel * t.reg_bytes >= streaming_threshold() / 8;
+  run.fetches = part == Part::Inner ||
+                (part == Part::All && l.numel * t.reg_bytes >= streaming_threshold() / 8);
   const double total_ns = t.cost * static_cast<double>(l.numel);
   if (flat) {
     // Enough tiles to share out evenly.

@@ -9,9 +9,10 @@ namespace pyflame::cpu {
 
 pf_status program_create(const pf_program* program, void** kernel);
 void program_destroy(void* kernel);
-// What a launch is: everything, or a piece of something too large for the caches, whose results are
-// read next (First), or may go around the caches (Last). Throws.
-enum class Part : uint8_t { All, First, Last };
+// What a launch is: everything, or a part of something too large for the caches: one that is as a
+// whole (Inner), or a piece whose results are read next (First) or may go around the caches (Last).
+// Throws.
+enum class Part : uint8_t { All, Inner, First, Last };
 // What a part has brought into the second cache meanwhile, for the next one: every fourth line of
 // up to two inputs that go on there. The kernel between the two parts fetches the others
 // (rows-inl.h).

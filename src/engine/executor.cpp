@@ -93,10 +93,11 @@ void Execution::prepare() {
   if (plan_.before.runs()) plan_donations(plan_.before, stream_);
   // A result of the kernel goes on as the program's, unless both are made within one launch that
   // stores both.
-  const bool apart =
-      !together_ || (g_.device.is_cpu() && g_.anchor.kernel->anchor == Anchor::Library);
+  const bool apart = !together_ ||
+                     (g_.device.is_cpu() && g_.anchor.kernel->anchor == Anchor::Library) ||
+                     gives_of_cells(*g_.anchor.kernel);
   if (plan_.after.runs())
-    plan_donations(plan_.after, stream_, plan_.kernel && apart ? &g_.anchor : nullptr);
+    plan_donations(plan_.after, stream_, plan_.kernel && apart ? &g_ : nullptr);
   if (g_.capture) [[unlikely]] {
     g_.capture->forbid_donations(plan_.before);
     g_.capture->forbid_donations(plan_.after);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "table/kernels/cells.h"
 
 namespace pyflame::engine {
 namespace {
@@ -191,17 +192,34 @@ bool link_before(const Window& w, Plan& plan) {
   return true;
 }
 
+// One number for each cell, which is a channel.
+bool is_of_channels(const Place& p, const Dims& shape, const Place& whole) {
+  if (p.offset != whole.offset || p.dtype != whole.dtype) return false;
+  for (int d = 0; d < shape.size(); ++d)
+    if (shape[d] > 1 && p.strides[d] != (d == 1)) return false;
+  return true;
+}
+// Whether a program goes through the elements of a kernel's cells in the order of their memory.
+bool goes_through_cells(const AnchorCall& a, const ProgramStep& step) {
+  const int x = a.nouts;
+  return a.shapes[x] == step.phase->shape &&
+         a.tensors[x].strides == step.phase->outputs[step.stored[0]].strides;
+}
+
 // What the kernel gives the program after it.
 bool link_after(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   const Phase &first = w.phases[0], &last = w.phases[1];
+  const bool cells = gives_of_cells(*a.kernel);
+  if (cells && !goes_through_cells(a, plan.after)) return false;
   for (int j = 0; j < plan.after.ninputs; ++j) {
     const Place& p = last.inputs[plan.after.used[j]];
     plan.links.takes[j] = -1;
     for (int i = 0; i < a.nouts; ++i) {
       if (a.tensors[i].storage.get() != p.storage.get()) continue;
-      if (plan.after.reordered() ? !is_whole_as_it_lies(a.tensors[i], a.shapes[i], plan.after, j)
-                                 : !is_whole(a.tensors[i], a.shapes[i], p, last.numel))
+      if (cells                    ? !is_of_channels(p, last.shape, a.tensors[i])
+          : plan.after.reordered() ? !is_whole_as_it_lies(a.tensors[i], a.shapes[i], plan.after, j)
+                                   : !is_whole(a.tensors[i], a.shapes[i], p, last.numel))
         return false;
       plan.links.takes[j] = static_cast<int8_t>(i);
       if (plan.links.kernel_without >> i & 1) plan.links.after_without |= 1u << j;
@@ -240,11 +258,15 @@ bool link(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   if (!all_known(w, plan) || !is_aside(plan.early, plan) || !is_aside(plan.late, plan))
     return false;
+  const bool cells = gives_of_cells(*a.kernel);
   // The rows of a kernel are in the order of its dimensions; what libraries would make lies as the
   // kernel was told to lay it.
-  if (plan.before.runs() && !link_before(w, plan)) return false;
+  if (cells)
+    plan.links.apart = true;
+  else if (plan.before.runs() && !link_before(w, plan))
+    return false;
   if (plan.before.runs() && plan.before.reordered() && !plan.links.apart) return false;
-  if (plan.after.runs() && plan.after.reordered() && a.kernel->anchor != Anchor::Library)
+  if (plan.after.runs() && plan.after.reordered() && a.kernel->anchor != Anchor::Library && !cells)
     return false;
   for (int i = 0; i < a.nouts; ++i) {
     const Place& p = a.tensors[i];
@@ -261,6 +283,10 @@ bool link(const Window& w, Plan& plan) {
 
 }  // namespace
 
+bool gives_of_cells(const Kernel& k) {
+  return &k == &kernel<kernels::CellScales>() || &k == &kernel<kernels::CellSlopes>();
+}
+
 void make_plan(Window& w, bool to_anchor, Plan& plan) {
   plan.to_anchor = to_anchor;
   plan_program(w, w.phases[0], live_nodes(w.phases[0]), plan.before);
@@ -274,14 +300,20 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
                   (plan.before_joins() || plan.after.runs());
 }
 
-void plan_donations(ProgramStep& step, const StreamState* stream, const AnchorCall* kernel) {
+void plan_donations(ProgramStep& step, const StreamState* stream, const Window* behind) {
   Phase& ph = *step.phase;
   uint32_t given = step.inputs_without;
-  // Who else holds it: the kernel whose result it is.
+  // Who else holds it: the kernel whose result it is, or all that ran before.
   const auto holders = [&](const Storage& s) {
-    uint32_t n = 1;
-    for (int i = 0; kernel && i < kernel->nouts; ++i) n += kernel->tensors[i].storage.get() == &s;
-    return n;
+    const auto count = [&s](const Place* p, int n) {
+      return std::count_if(p, p + n, [&s](const Place& q) { return q.storage.get() == &s; });
+    };
+    if (!behind) return int64_t{1};
+    const AnchorCall& a = behind->anchor;
+    if (!gives_of_cells(*a.kernel)) return 1 + count(a.tensors, a.nouts);
+    const Phase& first = behind->phases[0];
+    return 1 + count(a.tensors, a.ntensors) + count(first.inputs, first.ninputs) +
+           count(first.outputs, first.nnodes);
   };
   const auto gives = [&](int j, const Place& out) {
     const Place& in = ph.inputs[step.used[j]];

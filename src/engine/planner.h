@@ -63,11 +63,16 @@ struct Plan {
 bool set_fast_numerics(bool);
 bool fast_numerics();
 
+// Kernels whose results are what a program over the elements of channels reads of each of them;
+// the first tensor that they read has these.
+bool gives_of_cells(const Kernel&);
+
 // What messages call a node; of no row, a gradient.
 const char* row_label(const pf_node&);
 void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
-// A result of `kernel`, where one is given, is an input like others.
-void plan_donations(ProgramStep&, const StreamState*, const AnchorCall* kernel = nullptr);
+// Of a program behind a kernel results of that are inputs like others, and of one of cells all that
+// was read before.
+void plan_donations(ProgramStep&, const StreamState*, const Window* behind = nullptr);
 
 }  // namespace pyflame::engine

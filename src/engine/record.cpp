@@ -13,6 +13,7 @@
 #include "engine/hazards.h"
 #include "engine/hidden.h"
 #include "engine/placement.h"
+#include "engine/planner.h"
 #include "engine/rules.h"
 #include "engine/takeover.h"
 #include "engine/trace.h"
@@ -86,6 +87,29 @@ bool comes_early(const Group& g, const Request& q) {
   });
 }
 
+// Whether a pending kernel gives what elements of cells are made of, and this is the shape of
+// those.
+bool goes_through_cells(const Group& g, const Dims& shape) {
+  const AnchorCall& a = g.anchor;
+  return g.has_anchor && gives_of_cells(*a.kernel) && a.shapes[a.nouts] == shape;
+}
+// Whether the request has one number for each cell of a pending kernel that gives such, and may run
+// between that and the program over the elements: what is made of both can follow the kernel.
+bool goes_beside(const Group& g, const Request& q) {
+  const AnchorCall& a = g.anchor;
+  const Phase& after = g.phases[1];
+  if (!g.has_anchor || !gives_of_cells(*a.kernel) || !(a.shapes[0] == *q.shape)) return false;
+  const auto made_after = [&g](const Storage& s) { return writes(g, s, kAfter); };
+  if (q.dst && (made_after(*q.dst->storage) ||
+                std::any_of(after.inputs, after.inputs + after.ninputs, [&q](const Place& p) {
+                  return p.storage.get() == q.dst->storage.get();
+                })))
+    return false;
+  return std::none_of(q.operands.begin(), q.operands.end(), [&](const Operand& o) {
+    return o.tensor && made_after(*(*o.tensor)->storage);
+  });
+}
+
 // Whether a tensor is all of what lies in a place; row-major, it may have another shape.
 bool is_all_of(const Place& p, const Dims& shape, const TensorImpl& t) {
   if (t.shape == shape) return same_place(p, t, shape);
@@ -103,8 +127,9 @@ bool reads(const Group& g, const Request& q) {
 // the half-made entry is harmless, since the flush clears it.
 Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh) {
   const bool early = comes_early(g, q);
-  Phase& ph = early ? g.phases[0] : g.active();
-  const int part = g.has_anchor && !early ? kAfter : kBefore;
+  const bool beside = goes_beside(g, q);
+  const int part = beside ? kBeside : g.has_anchor && !early ? kAfter : kBefore;
+  Phase& ph = g.phase(part);
   const Dims& shape = *q.shape;
   if (ph.nnodes) {
     if (!(ph.shape == shape)) return *why = Flush::CannotJoin, Join::No;
@@ -180,8 +205,9 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
            std::none_of(q.operands.begin(), q.operands.end(),
                         [](const Operand& o) { return o.tensor != nullptr; });
   };
-  if (!consumes && !early && !g.empty() && g.output_bytes + bytes > kIndependentBytes &&
-      !is_seed() && !(widens(q) && has_shape(g, shape)))
+  if (!consumes && !early && !beside && !goes_through_cells(g, shape) && !g.empty() &&
+      g.output_bytes + bytes > kIndependentBytes && !is_seed() &&
+      !(widens(q) && has_shape(g, shape)))
     return *why = Flush::CannotJoin, Join::No;
 
   n.attr0 = static_cast<uint8_t>(nscalars);

@@ -8,6 +8,7 @@
 #include "engine/autograd.h"
 #include "engine/autograd_nodes.h"
 #include "engine/engine.h"
+#include "engine/hidden.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
@@ -103,8 +104,17 @@ Two gated_sums(const Tensor& g, const Tensor& x, const Tensor& mean, const Tenso
                                        cells, {.op = op});
   return r;
 }
+template <class K>
+bool has(const Tensor& x) {
+  return backend_of(x->storage->device)->kernel_find(K::kInfo.name) != nullptr;
+}
 bool has_gated_sums(const Tensor& g) {
-  return backend_of(g->storage->device)->kernel_find(kernels::GatedCellSums::kInfo.name) != nullptr;
+  return has<kernels::GatedCellSums>(g);
+}
+// Whether kernels make of statistics all that channels are normalized by.
+template <class K>
+bool has_at_once(const Tensor& x) {
+  return x->numel > 0 && !hiding() && has<K>(x);
 }
 
 // Of [C] or [N, C]: beside the elements of x.
@@ -120,6 +130,11 @@ Tensor widened(const Tensor& t, const Tensor& x) {
 
 Tensor by_weight(const Tensor& t, const Tensor& weight, const Tensor& x) {
   return weight.defined() ? mul(t, widened(weight, x)) : t;
+}
+
+Tensor scale_of(const Tensor& rstd, const Tensor& weight, const Tensor& x) {
+  NoGrad off;
+  return by_weight(rstd, weight, x);
 }
 
 // (x - mean) * scale + bias; the last may be undefined.
@@ -251,14 +266,13 @@ Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, bo
 
 // ---- batch_norm ---------------------------------------------------------------------------------
 
-// `own`: statistics are those of x; else mean and rstd are given.
-Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
-                     const Tensor& bias, bool own, double eps) {
+// `own`: statistics are those of x; else mean and rstd are given. `scale` is rstd times the weight.
+Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& scale,
+                     const Tensor& weight, const Tensor& bias, bool own, double eps) {
   const char* op = "batch_norm";
-  Tensor y, scale;
+  Tensor y;
   {
     NoGrad off;
-    scale = by_weight(rstd, weight, x);
     y = normalized(x, mean, scale, bias);
   }
   if (!autograd::wanted({x, weight, bias})) return y;
@@ -285,6 +299,23 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
           const CellNumbers cells = by_channel(seen);
+          if (own && !gated && has_at_once<kernels::CellSlopes>(x)) {
+            const Two first = fresh_two(x, mean->shape), more = fresh_two(x, mean->shape);
+            engine::call<kernels::CellSlopes>({.sum = first.first,
+                                               .product = first.second,
+                                               .shift = more.first,
+                                               .slope = more.second,
+                                               .g = packed_like(g, seen),
+                                               .x = seen,
+                                               .mean = contiguous(mean),
+                                               .rstd = contiguous(rstd),
+                                               .scale = contiguous(scale)},
+                                              cells, {.op = op});
+            if (c.needs(0)) r[0] = input_gradient(g, x, mean, scale, more.second, more.first);
+            if (c.needs(1)) r[1] = to(first.second, w->dtype);
+            if (c.needs(2)) r[2] = to(first.first, bias_type);
+            return r;
+          }
           const Two s = gated
                             ? gated_sums(g, seen, contiguous(mean), contiguous(scale),
                                          shifts.defined() ? contiguous(shifts) : shifts, cells, op)
@@ -397,21 +428,46 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
              "running_var, or training=True");
     const Tensor mean = widened(running_mean.detach(), input);
     const Tensor rstd = inverse_of(widened(running_var.detach(), input), eps);
-    return over_channels(input, mean, rstd, weight, bias, false, eps);
+    return over_channels(input, mean, rstd, scale_of(rstd, weight, input), weight, bias, false,
+                         eps);
   }
   const Tensor x = packed(input);
   const int64_t n = channels > 0 ? x->numel / channels : 0;
   if (n > 0) check_values(n, x, op, "channel");
   Two stats;
-  Tensor rstd;
-  {
+  Tensor rstd, scale;
+  const auto update_running = [&] {
     NoGrad off;
-    stats = moments(x, {channels}, by_channel(x), op);
     if (running_mean.defined() && x->numel > 0)
       update_both(running_mean, running_var, stats.first, stats.second, n, momentum);
-    rstd = inverse_of(stats.second, eps);
+  };
+  const bool at_once = has_at_once<kernels::CellScales>(x);
+  {
+    NoGrad off;
+    const CellNumbers cells = by_channel(x);
+    if (at_once) {
+      stats = fresh_two(x, {channels});
+      const Two more = fresh_two(x, {channels});
+      rstd = more.first;
+      scale = more.second;
+      engine::call<kernels::CellScales>(
+          {.mean = stats.first,
+           .var = stats.second,
+           .rstd = rstd,
+           .scale = scale,
+           .x = x,
+           .weight = weight.defined() ? contiguous(widened(weight, x)) : weight},
+          {cells.batch, cells.outer, cells.cells, cells.inner, Scalar(eps)}, {.op = op});
+    } else {
+      stats = moments(x, {channels}, cells, op);
+      update_running();
+      rstd = inverse_of(stats.second, eps);
+      scale = by_weight(rstd, weight, x);
+    }
   }
-  return over_channels(x, stats.first, rstd, weight, bias, true, eps);
+  Tensor y = over_channels(x, stats.first, rstd, scale, weight, bias, true, eps);
+  if (at_once) update_running();  // behind what can follow the kernel
+  return y;
 }
 
 Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,

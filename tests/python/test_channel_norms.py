@@ -416,8 +416,11 @@ def test_what_follows_runs_in_the_same_pass(relu):
     report = pf.explain(step)
     groups = report.groups
     # The statistics with all of channels, the result, the sums with all of channels, the gradient.
-    # What is before the sums joins them.
-    assert sum(group["count"] for group in groups) == (3 if relu else 4)
+    # What is before the sums joins them; where kernels give all of channels, what follows, too.
+    apart = 3 if relu else 4
+    assert sum(group["count"] for group in groups) == (
+        apart if pf.get_device().type in ("rocm", "cuda") else 2
+    )
     assert not report.copies
 
 

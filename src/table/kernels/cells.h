@@ -33,7 +33,34 @@ struct CellSums {
   template <class T>
   using Numbers = CellMoments::Numbers<T>;
 };
-// The same of gradients behind a relu, of which those are 0 where bias + (x - mean) * scale,
+// What channels are normalized by, and what their gradient takes: the moments and the sums as
+// above, of one batch, with all that follows from them for each cell. So a program over the
+// elements can follow in the same window. Backends may have none of the two.
+struct CellScales {
+  static constexpr KernelInfo kInfo{"cell_scales", Anchor::Reduce, 4};
+  template <class T>
+  struct Tensors {
+    T mean, var, rstd, scale;  // 1 / sqrt(var + eps), and that times the weight
+    T x;
+    T weight = {};  // 1 where it is missing; as the mean
+  };
+  template <class T>
+  struct Numbers {
+    T batch, outer, cells, inner, eps;
+  };
+};
+struct CellSlopes {
+  static constexpr KernelInfo kInfo{"cell_slopes", Anchor::Reduce, 4};
+  template <class T>
+  struct Tensors {
+    T sum, product;  // the latter times rstd
+    T shift, slope;  // of the gradient g * scale + (x - mean) * slope + shift
+    T g, x, mean, rstd, scale;
+  };
+  template <class T>
+  using Numbers = CellMoments::Numbers<T>;
+};
+// CellSums of gradients behind a relu, of which those are 0 where bias + (x - mean) * scale,
 // rounded to the dtype of x, is not above 0 (or NaN). Backends may have none.
 struct GatedCellSums {
   static constexpr KernelInfo kInfo{"gated_cell_sums", Anchor::Reduce, 2};
