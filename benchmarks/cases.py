@@ -609,9 +609,18 @@ def batch_norm_step(block):
     return make
 
 
+DEEP = (64, 2048, 7, 7)
 for _name, _what, _shape, _passes, _make in (
     ("batch_norm", "batch norm 32x64x56², training", IMAGES, 3, batch_norm_forward),
-    ("batch_norm_deep", "batch norm 64x2048x7²", (64, 2048, 7, 7), 3, batch_norm_forward),
+    ("batch_norm_deep", "batch norm 64x2048x7²", DEEP, 3, batch_norm_forward),
+    ("batch_norm_deep_both", "batch norm 64x2048x7², fwd + bwd", DEEP, 8, batch_norm_step(False)),
+    (
+        "batch_norm_deep_block",
+        "relu(batch norm + x) of it, fwd + bwd",
+        DEEP,
+        11,
+        batch_norm_step(True),
+    ),
     ("batch_norm_both", "batch norm, fwd + bwd", IMAGES, 8, batch_norm_step(False)),
     ("batch_norm_block", "relu(batch norm + x), fwd + bwd", IMAGES, 11, batch_norm_step(True)),
 ):
