@@ -391,8 +391,13 @@ struct Call {
   // The same, and the program behind it over some cells while these are in a cache.
   template <class Finish>
   void run(Behind* behind, const Finish& finish) const {
-    const int64_t n = behind ? part() : 0;
-    if (n == 0) return whole(finish);
+    if (!behind) return whole(finish);
+    const auto& programs = static_cast<const BehindCells&>(*behind);
+    const int64_t n = part(), all = cut.elements() * cut.cells;
+    if (n == 0) {
+      programs.run_before(0, 1, all, all);
+      return whole(finish);
+    }
     behind->take();
     const size_t sums = Parts::bytes<Two>((cut.chunks + 1) * n);
     parallel_with((cut.cells + n - 1) / n, 1, sums + Unit<kSums, S>::bytes(cut, n),
@@ -400,12 +405,14 @@ struct Call {
                     Two *const joined = reinterpret_cast<Two*>(memory), *const partial = joined + n;
                     for (int64_t p = begin; p < end; ++p) {
                       const int64_t first = p * n, count = std::min(n, cut.cells - first);
+                      const int64_t at = first * cut.inner, row = count * cut.inner;
+                      const int64_t apart = cut.cells * cut.inner;
+                      programs.run_before(at, cut.outer, row, apart);
                       for (int64_t c = 0; c < cut.chunks; ++c)
                         unit(0, c, first, count, memory + sums, partial + c * count);
                       join(partial, count, count, joined);
                       for (int64_t i = 0; i < count; ++i) finish(first + i, joined[i]);
-                      behind->run(first * cut.inner, cut.outer, count * cut.inner,
-                                  cut.cells * cut.inner);
+                      programs.run(at, cut.outer, row, apart);
                     }
                   });
   }

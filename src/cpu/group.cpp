@@ -117,6 +117,7 @@ class Ranges {
   // `rows` ranges of `width` elements, `apart` from each other: one launch where a step from one to
   // the next is one along a dimension.
   void run_box(int64_t first, int64_t rows, int64_t width, int64_t apart, Part as) const {
+    if (rows * width == launch_.numel) return program_launch(program_, &launch_);
     if (rows == 1 || width == apart) return run(first, rows * width, nullptr, as);
     int64_t place[PF_MAX_DIMS] = {}, inner = 1, at = -1, times = 0;
     for (int d = space_.ndim; d-- > 0; inner *= space_.shape[d]) {
@@ -229,10 +230,10 @@ bool is_whole(const pf_group& g) {
 // Whether the kernel may run the program behind it: that goes through its result, the first tensor,
 // in the order of its memory; or, of sums of cells, through what these are of.
 bool takes_behind(pf_group& g) {
-  if (g.before || !g.after) return false;
+  if (!g.after) return false;
   g.without = 0;  // results of the program take over the memory
   if (!is_whole(g)) return g.after_launch->numel >= kLeast;
-  if (g.after_launch->numel < kLeastBehind) return false;
+  if (g.before || g.after_launch->numel < kLeastBehind) return false;
   bool takes = false;
   for (int j = 0; j < g.ntakes; ++j) {
     if (g.takes[j] < 0) continue;
@@ -242,28 +243,45 @@ bool takes_behind(pf_group& g) {
   return takes;
 }
 
-void launch_with_behind(const pf_group& g) {
-  class Program : public Behind {
-   public:
-    Program(const pf_group& g) : ranges_(g.after, *g.after_launch) {
-      if (is_whole(g)) return;
-      const bool large = ranges_.written() >= static_cast<double>(streaming_threshold());
-      as_ = large ? Part::Last : Part::Inner;
-    }
-    void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
-      ranges_.run_box(first, rows, width, apart, as_);
-      if (as_ == Part::Last) finish_streaming();
-    }
+class OneBehind : public Behind {
+ public:
+  explicit OneBehind(const pf_group& g) : ranges_(g.after, *g.after_launch) {}
+  void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
+    ranges_.run_box(first, rows, width, apart, Part::All);
+  }
 
-   private:
-    Ranges ranges_;
-    Part as_ = Part::All;
-  } behind(g);
+ private:
+  Ranges ranges_;
+};
+class AroundCells : public BehindCells {
+ public:
+  explicit AroundCells(const pf_group& g) : after_(g.after, *g.after_launch) {
+    if (g.before) before_.emplace(g.before, *g.before_launch);
+    if (after_.written() >= static_cast<double>(streaming_threshold())) as_ = Part::Last;
+  }
+  void run_before(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
+    if (before_) before_->run_box(first, rows, width, apart, Part::Inner);
+  }
+  void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
+    after_.run_box(first, rows, width, apart, as_);
+    if (as_ == Part::Last) finish_streaming();
+  }
+
+ private:
+  Ranges after_;
+  std::optional<Ranges> before_;
+  Part as_ = Part::Inner;
+};
+
+void launch_with_behind(const pf_group& g) {
+  std::optional<OneBehind> one;
+  std::optional<AroundCells> cells;
   KernelArgs args = args_of(g);
-  args.behind = &behind;
+  args.behind = is_whole(g) ? static_cast<Behind*>(&one.emplace(g)) : &cells.emplace(g);
   static_cast<const KernelEntry*>(g.kernel)->run(args);
-  if (!behind.taken()) program_launch(g.after, g.after_launch);
-  *g.joined = behind.taken();
+  const bool taken = args.behind->taken();
+  if (!taken) program_launch(g.after, g.after_launch);
+  *g.joined = taken ? 1 + (g.before != nullptr) : 0;
 }
 
 }  // namespace

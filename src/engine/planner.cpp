@@ -205,6 +205,23 @@ bool goes_through_cells(const AnchorCall& a, const ProgramStep& step) {
   return a.shapes[x] == step.phase->shape &&
          a.tensors[x].strides == step.phase->outputs[step.stored[0]].strides;
 }
+// Whether what reads results of the program before such a kernel has each element in its place.
+bool cells_before(const Window& w, const ProgramStep& before) {
+  if (!goes_through_cells(w.anchor, before)) return false;
+  const auto lies_so = [&](const Place* p, const Dims* shapes, int n) {
+    return std::all_of(p, p + n, [&](const Place& in) {
+      return std::all_of(before.stored, before.stored + before.noutputs, [&](int i) {
+        const Place& out = before.phase->outputs[i];
+        return in.storage != out.storage ||
+               ((!shapes || shapes[&in - p] == before.phase->shape) && in.dtype == out.dtype &&
+                in.offset == out.offset && in.strides == out.strides);
+      });
+    });
+  };
+  const AnchorCall& a = w.anchor;
+  return lies_so(a.tensors, a.shapes, a.ntensors) &&
+         lies_so(w.phases[1].inputs, nullptr, w.phases[1].ninputs);
+}
 
 // What the kernel gives the program after it.
 bool link_after(const Window& w, Plan& plan) {
@@ -261,11 +278,12 @@ bool link(const Window& w, Plan& plan) {
   const bool cells = gives_of_cells(*a.kernel);
   // The rows of a kernel are in the order of its dimensions; what libraries would make lies as the
   // kernel was told to lay it.
-  if (cells)
-    plan.links.apart = true;
-  else if (plan.before.runs() && !link_before(w, plan))
+  if (cells) {
+    plan.links.apart = !plan.before.runs() || !plan.after.runs() || !cells_before(w, plan.before);
+    std::fill_n(plan.links.feeds, kMaxNodes, int8_t{-1});
+  } else if (plan.before.runs() && !link_before(w, plan))
     return false;
-  if (plan.before.runs() && plan.before.reordered() && !plan.links.apart) return false;
+  if (plan.before.runs() && plan.before.reordered() && !plan.links.apart && !cells) return false;
   if (plan.after.runs() && plan.after.reordered() && a.kernel->anchor != Anchor::Library && !cells)
     return false;
   for (int i = 0; i < a.nouts; ++i) {
@@ -304,22 +322,27 @@ void plan_donations(ProgramStep& step, const StreamState* stream, const Window* 
   Phase& ph = *step.phase;
   uint32_t given = step.inputs_without;
   // Who else holds it: the kernel whose result it is, or all that ran before.
-  const auto holders = [&](const Storage& s) {
-    const auto count = [&s](const Place* p, int n) {
-      return std::count_if(p, p + n, [&s](const Place& q) { return q.storage.get() == &s; });
+  const auto holders = [&](const Place& in) {
+    const auto count = [&in](const Place* p, int n) {
+      return std::count_if(p, p + n, [&in](const Place& q) { return q.storage == in.storage; });
+    };
+    // In parts, if it lies there as it does here.
+    const auto alike = [&in](const Place* p, int n) {
+      return std::count_if(p, p + n, [&in](const Place& q) {
+        return q.storage == in.storage && q.strides == in.strides && q.offset == in.offset;
+      });
     };
     if (!behind) return int64_t{1};
     const AnchorCall& a = behind->anchor;
     if (!gives_of_cells(*a.kernel)) return 1 + count(a.tensors, a.nouts);
     const Phase& first = behind->phases[0];
-    return 1 + count(a.tensors, a.ntensors) + count(first.inputs, first.ninputs) +
-           count(first.outputs, first.nnodes);
+    return 1 + alike(a.tensors, a.ntensors) + alike(first.outputs, first.nnodes);
   };
   const auto gives = [&](int j, const Place& out) {
     const Place& in = ph.inputs[step.used[j]];
     const Storage &from = *in.storage, &to = *out.storage;
     if (given >> j & 1 || has_handles(from) ||
-        from.refs.load(std::memory_order_relaxed) != holders(from))
+        from.refs.load(std::memory_order_relaxed) != holders(in))
       return false;
     // Memory of this stream, or none yet.
     if (from.data && (!from.block || from.block->stream != stream || !from.block->users.empty()))

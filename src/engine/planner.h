@@ -71,8 +71,8 @@ bool gives_of_cells(const Kernel&);
 const char* row_label(const pf_node&);
 void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
-// Of a program behind a kernel results of that are inputs like others, and of one of cells all that
-// was read before.
+// Of a program behind a kernel results of that are inputs like others; behind one of cells what it
+// reads, too.
 void plan_donations(ProgramStep&, const StreamState*, const Window* behind = nullptr);
 
 }  // namespace pyflame::engine
