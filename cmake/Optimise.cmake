@@ -21,6 +21,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   optimise("-fpeel-loops;${QUIET}" cpu gemm_micro pool_average pool_max)
   # Loops over elements: vectors, but neither copies for every case nor pieces of them.
   optimise("-fvect-cost-model;${QUIET}" cpu attention conv creation index linalg linalg_spectral
-           linalg_tiles random reduce_exact row_program scan scatter shape sort special)
+           linalg_tiles random reduce_exact scan scatter shape sort special)
   optimise(-funswitch-loops cpu reduce_exact scatter)
 endif()

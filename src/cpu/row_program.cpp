@@ -40,14 +40,18 @@ RowProgram::RowProgram(const Tape& t, const pf_launch& l, const Collapsed& space
       space_(space),
       width_(width),
       layout_(t, kColumns, kTail),
-      frame_(t, layout_, memory) {
+      frame_(t, layout_, memory),
+      n_(t.ins.size() + t.outs.size()) {
   fill_slots(t, l.scalars, memory + layout_.slots);
   frame_.point_at_slots(t, memory + layout_.slots);
-  for (int i = 0; i < t.ninputs; ++i) {
-    const bool one = space.strides[i][space.ndim - 1] == 0;
-    frame_.locs[t.in(i)] = {frame_.splat(i), one ? Loc::kSplat : Loc::kStep, nullptr};
+  for (int k = 0; k < static_cast<int>(n_); ++k) {
+    const bool one = space.strides[k][space.ndim - 1] == 0;
+    Loc* const loc = frame_.locs + t.in(k);  // of outputs, too: they are behind the inputs
+    *loc = {nullptr, one ? Loc::kSplat : Loc::kStep, nullptr};
+    const int64_t bytes = item(t, k);
+    operands_[static_cast<size_t>(k)] = {
+        loc, nullptr, nullptr, one ? frame_.splat(k) : nullptr, bytes, one ? 0 : bytes};
   }
-  for (int o = 0; o < t.noutputs; ++o) frame_.locs[t.out(o)] = {nullptr, Loc::kStep, nullptr};
 }
 
 void RowProgram::start(int64_t row) {
@@ -73,53 +77,46 @@ void RowProgram::next() {
       p = 0;
     }
   }
-  for (int k = 0; k < tape_.ninputs + tape_.noutputs; ++k) {
-    char*& at = at_[static_cast<size_t>(k)];
-    const int64_t* strides = space_.strides[k];
-    const bool in = k < tape_.ninputs;
-    if (!in && rings_[static_cast<size_t>(k - tape_.ninputs)]) {
-      at = rings_[static_cast<size_t>(k - tape_.ninputs)] +
-           row_ % kRows * pitch(width_) * item(tape_, k);
+  for (int k = 0; k < static_cast<int>(n_); ++k) {
+    Operand& p = operands_[static_cast<size_t>(k)];
+    if (p.ring) {
+      p.at = p.ring + row_ % kRows * pitch(width_) * p.item;
       continue;
     }
+    const int64_t* strides = space_.strides[k];
     int64_t offset = column_ * strides[last];
     for (int d = 0; d < last; ++d) offset += place_[static_cast<size_t>(d)] * strides[d];
+    const bool in = k < tape_.ninputs;
     char* const base =
         static_cast<char*>(in ? launch_.inputs[k].data : launch_.outputs[k - tape_.ninputs].data);
-    char* const now = base + offset * item(tape_, k);
-    if (strides[last] == 0 && (row_ == 0 || now != at))
-      splat_element(frame_.splat(k), now, item(tape_, k));
-    at = now;
+    char* const before = row_ == 0 ? nullptr : p.from;
+    p.from = base + offset * p.item;
+    if (p.pace != 0)
+      p.at = p.from;
+    else if (p.from != before)
+      splat_element(p.at, p.from, static_cast<int>(p.item));
   }
 }
 
 void RowProgram::columns(int64_t first, int64_t count) {
-  const Tape& t = tape_;
-  const auto step = [&](int k) { return space_.strides[k][space_.ndim - 1]; };
+  Operand* const end = operands_.data() + n_;
   if (count % static_cast<int64_t>(kTileGrain) == 0) {
-    for (int i = 0; i < t.ninputs; ++i)
-      if (step(i) != 0)
-        frame_.locs[t.in(i)].data = at_[static_cast<size_t>(i)] + first * item(t, i);
-    for (int o = 0; o < t.noutputs; ++o) {
-      const int k = t.ninputs + o;
-      frame_.locs[t.out(o)].data = at_[static_cast<size_t>(k)] + first * item(t, k);
-    }
-    execute(t, frame_.locs, static_cast<size_t>(count));
-    return;
+    for (Operand* p = operands_.data(); p != end; ++p) p->loc->data = p->at + first * p->pace;
+    return execute(tape_, frame_.locs, static_cast<size_t>(count));
   }
+  Operand* const outputs = operands_.data() + tape_.ninputs;
   for (int64_t done = 0; done < count; done += kTail) {
-    const int64_t n = std::min(kTail, count - done), from = first + done;
-    const auto bytes = [&](int k) { return static_cast<size_t>(n * item(t, k)); };
-    for (int i = 0; i < t.ninputs; ++i) {
-      if (step(i) == 0) continue;
-      char* const copy = frame_.staging(i);
-      std::memcpy(copy, at_[static_cast<size_t>(i)] + from * item(t, i), bytes(i));
-      frame_.locs[t.in(i)].data = copy;
+    const int64_t n = std::min(kTail, count - done);
+    for (Operand* p = operands_.data(); p != end; ++p) {
+      if (p->pace == 0) continue;
+      p->loc->data = frame_.staging(static_cast<int>(p - operands_.data()));
+      if (p < outputs)
+        std::memcpy(p->loc->data, p->at + (first + done) * p->pace,
+                    static_cast<size_t>(n * p->pace));
     }
-    for (int o = 0; o < t.noutputs; ++o) frame_.locs[t.out(o)].data = frame_.staging(t.ninputs + o);
-    execute(t, frame_.locs, static_cast<size_t>(n));
-    for (int k = t.ninputs; k < t.ninputs + t.noutputs; ++k)
-      std::memcpy(at_[static_cast<size_t>(k)] + from * item(t, k), frame_.staging(k), bytes(k));
+    execute(tape_, frame_.locs, static_cast<size_t>(n));
+    for (Operand* p = outputs; p != end; ++p)
+      std::memcpy(p->at + (first + done) * p->pace, p->loc->data, static_cast<size_t>(n * p->pace));
   }
 }
 

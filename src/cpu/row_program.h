@@ -21,7 +21,7 @@ class RowProgram final : public RowFeed {
   RowProgram(const Tape& t, const pf_launch& l, const Collapsed& space, int64_t width,
              char* memory);
   // Result o has no memory: it goes to a ring.
-  void keep(int o, char* ring) { rings_[static_cast<size_t>(o)] = ring; }
+  void keep(int o, char* ring) { operands_[static_cast<size_t>(tape_.ninputs + o)].ring = ring; }
   // The next row is number `row` of all, which is 0 to the kernel.
   void start(int64_t row);
 
@@ -35,7 +35,14 @@ class RowProgram final : public RowFeed {
   const int64_t width_;
   Layout layout_;
   Frame frame_;
-  std::array<char*, kMaxOperands> rings_{}, at_{};
+  // What is said of each once a row is little, for it is asked for every few columns.
+  struct Operand {
+    Loc* loc;
+    char *ring, *from, *at;  // its row: where it lies, and where columns are read or written
+    int64_t item, pace;      // bytes of an element; to the next column
+  };
+  std::array<Operand, kMaxOperands> operands_;
+  size_t n_;
   int64_t row_ = 0, column_ = 0;  // of the kernel's; where in the last dimension it begins
   std::array<int64_t, PF_MAX_DIMS> place_{};
 };

@@ -298,21 +298,31 @@ HWY_INLINE void StoreOne(ComputeOf<S> x, S* q) {
 
 // ---- across lanes: halves, then quarters, ... --------------------------------------------------
 
+// Loops over the rows wait for these at each row's end, so they stay in registers.
+template <class D, class F>
+HWY_INLINE hn::TFromD<D> OverLanes(D, hn::Vec<D> v, F of) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> h;
+    return OverLanes(h, of(hn::LowerHalf(h, v), hn::UpperHalf(h, v)), of);
+  }
+}
+template <class T, class F>
+HWY_INLINE T OverLanes(const Wide<T>& a, F of) {
+  const typename Wide<T>::D d;
+  if constexpr (Wide<T>::kParts == 4)
+    return OverLanes(d, of(of(a.v[0], a.v[2]), of(a.v[1], a.v[3])), of);
+  else
+    return OverLanes(d, Wide<T>::kParts == 1 ? a.v[0] : of(a.v[0], a.v[Wide<T>::kParts - 1]), of);
+}
 template <class T>
 HWY_INLINE T SumOf(const Wide<T>& a) {
-  alignas(64) T b[Wide<T>::kLanes];
-  Store(a, b);
-  for (int64_t h = Wide<T>::kLanes / 2; h >= 1; h /= 2)
-    for (int64_t i = 0; i < h; ++i) b[i] = b[i] + b[i + h];
-  return b[0];
+  return OverLanes(a, [](auto p, auto q) HWY_ATTR { return hn::Add(p, q); });
 }
 template <class T>
 HWY_INLINE T MaxOf(const Wide<T>& a) {  // ignores or returns NaN
-  alignas(64) T b[Wide<T>::kLanes];
-  Store(a, b);
-  for (int64_t h = Wide<T>::kLanes / 2; h >= 1; h /= 2)
-    for (int64_t i = 0; i < h; ++i) b[i] = b[i + h] > b[i] ? b[i + h] : b[i];
-  return b[0];
+  return OverLanes(a, [](auto p, auto q) HWY_ATTR { return hn::Max(q, p); });
 }
 
 // ---- exp ---------------------------------------------------------------------------------------
@@ -320,11 +330,26 @@ HWY_INLINE T MaxOf(const Wide<T>& a) {  // ignores or returns NaN
 // of float was fitted to the relative error (3e-9, 1.5 half units in all); double uses the Taylor
 // series to r^13. Results below the smallest normal number are 0; NaN stays NaN.
 
+// poly * 2^n, but 0 where `is_zero`; the low bits of `shifted` are n.
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE hn::Vec<Wide<float>::D> ScaledOrZero(hn::Vec<Wide<float>::D> poly,
+                                                hn::Vec<Wide<float>::D> n, hn::Vec<Wide<float>::D>,
+                                                hn::Mask<Wide<float>::D> is_zero) {
+  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~is_zero.raw), poly.raw, n.raw)};
+}
+#endif
+template <class V, class M>
+HWY_INLINE V ScaledOrZero(V poly, V, V shifted, M is_zero) {
+  const hn::DFromV<V> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  // n to the exponent: the shift throws away all of what was added.
+  const auto power =
+      hn::ShiftLeft < sizeof(hn::TFromD<decltype(d)>) == 4 ? 23 : 52 > (hn::BitCast(di, shifted));
+  return hn::IfThenZeroElse(is_zero, hn::BitCast(d, hn::Add(hn::BitCast(di, poly), power)));
+}
 template <class T>
 HWY_INLINE Wide<T> WExpNeg(const Wide<T>& x) {
-  using I = std::conditional_t<std::is_same_v<T, float>, int32_t, int64_t>;
   const typename Wide<T>::D d;
-  const hn::Rebind<I, typename Wide<T>::D> di;
   constexpr bool kFloat = std::is_same_v<T, float>;
   const auto low = hn::Set(d, T(kFloat ? -87.3365 : -708.39));
   const auto log2e = hn::Set(d, T(1.44269504088896340736));
@@ -361,11 +386,8 @@ HWY_INLINE Wide<T> WExpNeg(const Wide<T>& x) {
     }
     const auto one = hn::Set(d, T(1));
     const auto poly = hn::MulAdd(hn::MulAdd(q, r, one), r, one);
-    // n to the exponent: the shift throws away all of `magic`.
-    const auto power = hn::ShiftLeft < kFloat ? 23 : 52 > (hn::BitCast(di, shifted));
-    const auto y = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), power));
-    // Far below y is anything; of NaN it is NaN.
-    out.v[p] = hn::IfThenZeroElse(hn::Lt(x.v[p], low), y);
+    // Far below the result is anything; of NaN it is NaN.
+    out.v[p] = ScaledOrZero(poly, n, shifted, hn::Lt(x.v[p], low));
   });
   return out;
 }
