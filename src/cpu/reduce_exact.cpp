@@ -67,6 +67,7 @@ template <class S>
 struct ProdFloat {
   using Acc = ValueOf<S>;
   using Out = S;
+  static constexpr bool kOrdered = true;
   static constexpr Acc start() { return 1; }
   static Acc step(Acc a, S x) { return a * value(x); }
   static Acc join(Acc a, Acc b) { return a * b; }
@@ -94,7 +95,7 @@ struct MaxOf {
   static Acc step(Acc a, S x) { return join(a, value(x)); }
   static Acc join(Acc a, Acc v) {
     if constexpr (std::is_floating_point_v<Acc>)
-      return ((v > a) | is_nan(v)) ? v : a;  // a NaN is never left
+      return is_nan(v) ? v : v > a ? v : a;  // a NaN is never left
     else
       return v > a ? v : a;
   }
@@ -108,7 +109,7 @@ struct MinOf {
   static Acc step(Acc a, S x) { return join(a, value(x)); }
   static Acc join(Acc a, Acc v) {
     if constexpr (std::is_floating_point_v<Acc>)
-      return ((v < a) | is_nan(v)) ? v : a;
+      return is_nan(v) ? v : v < a ? v : a;
     else
       return v < a ? v : a;
   }
@@ -214,16 +215,35 @@ struct StepsOf {
   }
   static void columns(const void* base, Odometer where, int64_t from, int64_t n, int64_t of,
                       int64_t w, void* lanes) {
+    constexpr int64_t L = requires {
+      Op::kOrdered;
+    }
+    ? kLanes : 1, kRows = 4 * L;
     Acc* const lane = static_cast<Acc*>(lanes);
-    const int64_t used = std::min(of, kLanes);
+    const int64_t used = std::min(of, L);
     for (int64_t c = 0; from == 0 && c < used * w; ++c) lane[c] = Op::start();
-    for (int64_t r = from; r < from + n; ++r, where.next()) {
-      const S* row = static_cast<const S*>(base) + where.offset();
-      Acc* to = lane + r % kLanes * w;
-      for (int64_t c = 0; c < w; ++c) to[c] = Op::step(to[c], row[c]);
+    const S* rows[kRows];
+    for (int64_t done = 0; done < n; done += kRows) {
+      const int64_t many = std::min(kRows, n - done);
+      for (int64_t r = 0; r < many; ++r, where.next())
+        rows[r] = static_cast<const S*>(base) + where.offset();
+      for (int64_t l = 0; l < std::min(L, many); ++l) {
+        Acc* __restrict to = lane + (from + done + l) % L * w;
+        const auto step = [&](auto... of_lane) {
+          for (int64_t c = 0; c < w; ++c) {
+            Acc a = to[c];
+            ((a = Op::step(a, rows[l + of_lane * L][c])), ...);
+            to[c] = a;
+          }
+        };
+        if (l + 3 * L < many)
+          step(0, 1, 2, 3);
+        else
+          for (int64_t r = 0; l + r * L < many; ++r) step(r);
+      }
     }
     int64_t left = from + n == of ? used : 0;
-    for (int64_t h = kLanes / 2; h >= 1; h /= 2) {
+    for (int64_t h = L / 2; h >= 1; h /= 2) {
       // Of lanes h on; they lie side by side, as those that they are joined to do.
       for (int64_t c = 0; c < (std::min(left, 2 * h) - h) * w; ++c)
         lane[c] = Op::join(lane[c], lane[c + h * w]);
