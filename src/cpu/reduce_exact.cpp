@@ -93,12 +93,8 @@ struct MaxOf {
   using Out = S;
   static constexpr Acc start() { return lowest<Acc>(); }
   static Acc step(Acc a, S x) { return join(a, value(x)); }
-  static Acc join(Acc a, Acc v) {
-    if constexpr (std::is_floating_point_v<Acc>)
-      return is_nan(v) ? v : v > a ? v : a;  // a NaN is never left
-    else
-      return v > a ? v : a;
-  }
+  static Acc join(Acc a, Acc v) { return is_nan(v) ? v : of_numbers(a, v); }  // NaN is never left
+  static Acc of_numbers(Acc a, Acc v) { return v > a ? v : a; }
   static Out finish(Acc a) { return stored<S>(a); }
 };
 template <class S>
@@ -107,12 +103,8 @@ struct MinOf {
   using Out = S;
   static constexpr Acc start() { return highest<Acc>(); }
   static Acc step(Acc a, S x) { return join(a, value(x)); }
-  static Acc join(Acc a, Acc v) {
-    if constexpr (std::is_floating_point_v<Acc>)
-      return is_nan(v) ? v : v < a ? v : a;
-    else
-      return v < a ? v : a;
-  }
+  static Acc join(Acc a, Acc v) { return is_nan(v) ? v : of_numbers(a, v); }
+  static Acc of_numbers(Acc a, Acc v) { return v < a ? v : a; }
   static Out finish(Acc a) { return stored<S>(a); }
 };
 template <class S>
@@ -152,6 +144,9 @@ constexpr int64_t kLanes = 32, kBlock = CutReduction::kBlock;
 #define PF_OPTIMISE(HOW)
 #endif
 
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+
 // Element k of a block goes to lane k mod 32 (this matters for products only).
 template <class Op, class S>
 PF_OPTIMISE("peel-loops")  // lanes into registers
@@ -160,6 +155,20 @@ typename Op::Acc block_reduce(const S* x, int64_t n) {
   Acc lane[kLanes];
   for (auto& l : lane) l = Op::start();
   int64_t i = 0;
+  if constexpr (kIsFloatType<S> && requires { Op::of_numbers(Acc(), Acc()); }) {
+    // Whether there is a NaN is asked beside the comparisons; where there is, it is looked for
+    // again.
+    Bits<Acc> nan[kLanes], any = 0;
+    for (auto& l : nan) l = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int64_t l = 0; l < kLanes; ++l) {
+        const Acc v = value(x[i + l]);
+        lane[l] = Op::of_numbers(lane[l], v);
+        nan[l] |= v != v ? -1 : 0;
+      }
+    for (auto l : nan) any |= l;
+    if (any) i = 0;
+  }
   for (; i + kLanes <= n; i += kLanes)
     for (int64_t l = 0; l < kLanes; ++l) lane[l] = Op::step(lane[l], x[i + l]);
   for (int64_t l = 0; i + l < n; ++l) lane[l] = Op::step(lane[l], x[i + l]);

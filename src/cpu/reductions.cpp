@@ -101,13 +101,9 @@ Pieces pieces(const KernelArgs& a) {
 }
 
 void run(const KernelArgs& a) {
-  // Extremes of rows alone calculate longer than memory takes, and longer still in pieces.
-  bool sums = false;
-  for (int i = 0; i < kernels::kMostReductions && a.has(kAt.a + i); ++i)
-    sums = sums || kernels::what_of(a.i(kNumber.a + i)) < kernels::kProduct;
-  const bool rows =
-      CutReduction(a.tensor(kAt.x), kAt.x, kAt.a, a.i(kNumber.dims), true).cut == Cut::Rows;
-  if ((sums || !rows) && launch_in_pieces(*find_kernel(kernels::Reductions::kInfo.name), a)) return;
+  // Short rows are reduced many at a time, which pieces have no room for.
+  const bool many = numel(a.tensor(kAt.x)) <= 128 * numel(a.tensor(kAt.a));
+  if (!many && launch_in_pieces(*find_kernel(kernels::Reductions::kInfo.name), a)) return;
   each(a, [](int, One&& one) { one.kernel->run(one.args); });
 }
 
