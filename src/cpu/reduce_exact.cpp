@@ -1,5 +1,6 @@
 // Reductions whose result does not depend on order (integer sums, maximum, minimum, any, all,
 // counts), products, and the search for the place of a maximum or minimum.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,7 +22,9 @@ using ValueOf = std::conditional_t<std::is_same_v<S, bfloat16> || std::is_same_v
                                    std::conditional_t<std::is_same_v<S, bool8>, uint8_t, S>>;
 template <class S>
 ValueOf<S> value(S x) {
-  if constexpr (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>)
+  if constexpr (std::is_same_v<S, bfloat16>)  // as vectors have it
+    return std::bit_cast<float>(uint32_t{x.bits} << 16);
+  else if constexpr (std::is_same_v<S, float16>)
     return to_float(x);
   else
     return static_cast<ValueOf<S>>(x);
