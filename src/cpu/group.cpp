@@ -311,9 +311,8 @@ bool group_takes(pf_group& g) {
   return gains;
 }
 
-void group_launch(const pf_group& g) {
-  if (static_cast<const KernelEntry*>(g.kernel)->runs_behind) return launch_with_behind(g);
-  const Pieces p = pieces_of(g);
+namespace {
+void launch_pieces(const pf_group& g, const Pieces& p) {
   std::optional<Ranges> before, after;
   if (before_takes_part(g, p))
     before.emplace(g.before, *g.before_launch);
@@ -441,6 +440,13 @@ void group_launch(const pf_group& g) {
   *g.joined = before.has_value() + after.has_value();
 }
 
+}  // namespace
+
+void group_launch(const pf_group& g) {
+  const bool behind = static_cast<const KernelEntry*>(g.kernel)->runs_behind;
+  behind ? launch_with_behind(g) : launch_pieces(g, pieces_of(g));
+}
+
 bool launch_in_pieces(const KernelEntry& kernel, const KernelArgs& a) {
   constexpr int64_t kLeastRanges = 8;
   int32_t joined = 0;
@@ -456,7 +462,7 @@ bool launch_in_pieces(const KernelEntry& kernel, const KernelArgs& a) {
   if (p.elements < kLeast || p.rows < kLeastRanges * p.range ||
       static_cast<double>(4 * p.width * p.step) > piece_bytes())
     return false;
-  group_launch(g);
+  launch_pieces(g, p);
   return true;
 }
 
