@@ -448,12 +448,16 @@ Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
       else
         return block_reduce<MinOf<S>>(x, n);
     }();
-    int64_t i = 0;
-    if (is_nan(best))
-      while (!is_nan(value(x[i]))) ++i;
-    else
-      while (value(x[i]) != best) ++i;
-    return {best, i};
+    const auto place = [&](auto is) {
+      int64_t i = 0;
+      for (Bits<V> there = 0; i + kLanes <= n; i += kLanes) {
+        for (int64_t l = 0; l < kLanes; ++l) there |= is(value(x[i + l])) ? -1 : 0;
+        if (there != 0) break;
+      }
+      while (!is(value(x[i]))) ++i;
+      return i;
+    };
+    return {best, is_nan(best) ? place(is_nan<V>) : place([&](V v) { return v == best; })};
   }
   Found<V> f{value(x[0]), 0};
   for (int64_t i = 1; i < n; ++i) {
