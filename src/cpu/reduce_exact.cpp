@@ -189,7 +189,12 @@ using BytesOf = std::conditional_t<
 
 // What an operation does over elements of a type: what is around it is the same for all.
 constexpr int64_t kTile = 256;
-constexpr int64_t kTurned = 128, kTurnedTile = 32;  // elements of a short row, and such rows
+// Short rows are columns of a tile that has them beside each other.
+constexpr int64_t kTurned = 128, kTurnedTile = 32;  // elements of a row, and such rows
+bool turns(const ReducePlan& plan) {
+  const int64_t k = plan.reduced.count;
+  return plan.rows() && k > 1 && k <= kTurned && plan.inner() >= 8;
+}
 struct Steps {
   int64_t item, acc;  // bytes of an element, and of an accumulator
   void (*pack)(const void* base, const Axes& axes, int64_t first, int64_t count, void* to);
@@ -283,8 +288,7 @@ void reduce(const KernelArgs& a, const Steps& op) {
   if (outs == 0) return;
   if (k == 0) return op.finish(nullptr, outs, 0, 0, 0, out);
   const Scratch<char> partial(outs * blocks * op.acc);
-  // Short rows are columns of a tile that has them beside each other.
-  const bool turned = plan.rows() && k > 1 && k <= kTurned && plan.inner() >= 8;
+  const bool turned = turns(plan);
   if (plan.columns() || turned) {
     const int64_t tile = turned ? kTurnedTile : kTile;
     const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + tile - 1) / tile;
@@ -496,19 +500,27 @@ void find(const KernelArgs& a) {
     if (values) values[o] = stored<S>(f.value);
     indices[o] = f.index;
   };
-  if (plan.columns()) {
-    const int64_t inner = plan.inner(), tiles = (inner + kTile - 1) / kTile;
-    parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, kTile)),
+  const bool turned = turns(plan);
+  if (plan.columns() || turned) {
+    const int64_t tile = turned ? kTurnedTile : kTile;
+    const int64_t inner = plan.inner(), tiles = (inner + tile - 1) / tile;
+    parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, tile)),
                  [&](int64_t begin, int64_t end) {
                    V best[kTile];
                    int64_t where[kTile];
+                   S turn[kTurned * kTurnedTile];
                    for (int64_t u = begin; u < end; ++u) {
-                     const int64_t first = u / tiles * inner + u % tiles * kTile;
-                     const int64_t w = std::min(kTile, inner - u % tiles * kTile);
+                     const int64_t first = u / tiles * inner + u % tiles * tile;
+                     const int64_t w = std::min(tile, inner - u % tiles * tile);
                      const S* base = x + plan.kept.offset(first);
+                     if (turned) {
+                       gather_box(turn, base, sizeof(S), k, w, 1,
+                                  plan.kept.stride[plan.kept.n - 1]);
+                       base = turn;
+                     }
                      for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
                      for (int64_t r = 1; r < k; ++r)
-                       find_in_row<kMax>(base + r * stride, w, r, best, where);
+                       find_in_row<kMax>(base + r * (turned ? w : stride), w, r, best, where);
                      for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
                    }
                  });

@@ -400,3 +400,6 @@ def test_short_rows_as_many_at_a_time_as_a_vector_has_lanes(dtype, k, outs):
                 np.testing.assert_allclose(
                     got[0], reference(1), rtol=near, atol=near * (k if "sum" in name else 1)
                 )
+    for name in ("argmax", "argmin"):  # of equal ones the first, or the first NaN
+        for v in (x, sliced[1:-1, 2:-1], columns):
+            np.testing.assert_array_equal(getattr(v, name)(1).numpy(), getattr(exact, name)(1))
