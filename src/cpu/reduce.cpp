@@ -116,7 +116,8 @@ HWY_INLINE void SumsOf(const Wide<T>* a, T* to) {
         d, to);
   }
 }
-// Of each kind, the sums of kTogether rows of k elements; what lies so many `ahead` is fetched.
+// Of each kind, the sums of kTogether rows of k elements; what lies so many `ahead` is fetched,
+// unless that is 0.
 template <class S, Kind... kKinds>
 HWY_INLINE void SumTogether(const S* const* rows, int64_t k, int64_t ahead,
                             const ComputeOf<S>* origin, const ComputeOf<S>* mean,
@@ -127,7 +128,7 @@ HWY_INLINE void SumTogether(const S* const* rows, int64_t k, int64_t ahead,
     Wide<T> v[N];
     for (int64_t i = 0; i < N; ++i) {
       const int64_t r = RowOf<T>(i);
-      for (int64_t b = 0; b < k; b += 64 / static_cast<int64_t>(sizeof(S)))
+      for (int64_t b = 0; ahead != 0 && b < k; b += 64 / static_cast<int64_t>(sizeof(S)))
         __builtin_prefetch(rows[r] + ahead + b, 0, 2);
       v[i] = BlockLanes<S, kKind>(rows[r], k, origin[r], mean[r]);
     }
@@ -277,6 +278,7 @@ void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool who
   if (blocks == 1 && plan.rows()) {
     parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
       ShortRows<S> rows(x, plan, begin, end, kFromOrigin<kKinds...>);
+      if (whole) rows.ahead = 0;  // a piece is in a cache
       T total[kMany * ShortRows<S>::kRows] = {}, means[ShortRows<S>::kRows] = {};
       for (int64_t n; (n = rows.next()) > 0;) {
         for (int64_t i = 0; i < n && kFromMean<kKinds...>; ++i) means[i] = mean_of(rows.first + i);
@@ -497,7 +499,7 @@ bool MomentsOfRows(const KernelArgs& a) {
         for (int64_t i = 0; i < n && a.has(at.total); ++i) total(rows.first + i, sums[N + i]);
         if (!a.has(at.spread)) continue;
         for (int64_t i = 0; i < n; ++i) means[i] = differences.out.get(rows.first + i);
-        SumTogether<S, Kind::Spread>(rows.at, k, rows.ahead, rows.origin, means, sums);
+        SumTogether<S, Kind::Spread>(rows.at, k, 0, rows.origin, means, sums);
         for (int64_t i = 0; i < n; ++i) spread(rows.first + i, sums[i]);
       }
     });
