@@ -101,6 +101,12 @@ RENAMED = {
     "NonDynamicallyQuantizableLinear": "nn.layers:Linear",
     "_DropoutNd": "nn.layers:Dropout",
     "_NormBase": "nn.normalization:_RunningNorm",
+    "_ConvTransposeNd": "nn.convolution:_ConvTranspose",
+    "_ConvTransposeMixin": "nn.convolution:_ConvTranspose",
+    "_ConstantPadNd": "nn.padding:_ConstantPad",
+    "_MaxPoolNd": "nn.pooling:_MaxPool",
+    "_AvgPoolNd": "nn.pooling:_AvgPool",
+    "_AdaptiveMaxPoolNd": "nn.pooling:_AdaptiveMax",
 }
 
 

@@ -31,17 +31,46 @@ class HookHandle:
 class UntypedStorage:
     """The memory behind a tensor, as far as programs look at it."""
 
-    def __init__(self, tensor):
-        self._tensor = tensor
+    def __init__(self, tensor, part=None):
+        self._tensor, self._part = tensor, part  # part: the bytes of a slice
+
+    @classmethod
+    def from_file(cls, filename, shared=False, nbytes=0):
+        """The first bytes of a file. shared: what is written is written to the file."""
+        from ._torch_names import from_file
+
+        return cls(from_file(filename, shared, nbytes, dtype=_C.uint8))
+
+    def _bytes(self):
+        if self._part is not None:
+            return self._part
+        t = self._tensor.detach()
+        return t.as_strided((self.nbytes() // t.element_size(),), (1,), 0).view(_C.uint8)
 
     def data_ptr(self):
+        if self._part is not None:
+            return self._part.data_ptr()
         t = self._tensor
         return t.data_ptr() - t.storage_offset() * t.element_size()
 
     def nbytes(self):
-        return self._tensor._storage_bytes()
+        return self._tensor._storage_bytes() if self._part is None else self._part.numel()
 
     __len__ = size = nbytes
+
+    def __getitem__(self, index):
+        part = self._bytes()[index]
+        return UntypedStorage(self._tensor, part) if isinstance(index, slice) else part.item()
+
+    def untyped(self):
+        return UntypedStorage(self._tensor, self._part)
+
+    def tolist(self):
+        return self._bytes().tolist()
+
+    @property
+    def __array_interface__(self):  # asarray() shares the memory
+        return self._bytes().numpy().__array_interface__
 
     def __eq__(self, other):
         return isinstance(other, UntypedStorage) and self._tensor._shares_storage(other._tensor)
@@ -68,9 +97,6 @@ class TypedStorage(UntypedStorage):
 
     def is_shared(self):
         return self._tensor.is_shared()
-
-    def untyped(self):
-        return UntypedStorage(self._tensor)
 
     def tolist(self):
         return self._row().tolist()

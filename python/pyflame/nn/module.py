@@ -137,7 +137,7 @@ class Module(_WithState):
         d["training"] = True
         d["_parameters"] = {}
         d["_buffers"] = {}
-        d["_non_persistent_buffers"] = set()
+        d["_non_persistent_buffers_set"] = set()
         d["_modules"] = {}
         d["_forward_hooks"] = _HookDict()
         d["_forward_pre_hooks"] = _HookDict()
@@ -239,7 +239,7 @@ class Module(_WithState):
             if name in self.__dict__.get(kind, ()):
                 del self.__dict__[kind][name]
                 changes[0] += 1
-                self._non_persistent_buffers.discard(name)
+                self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
 
@@ -262,7 +262,7 @@ class Module(_WithState):
         for kind in ("_parameters", "_buffers", "_modules"):
             if kind != keep:
                 d[kind].pop(name, None)
-        d["_non_persistent_buffers"].discard(name)
+        d["_non_persistent_buffers_set"].discard(name)
 
     def _check_name(self, name, kind):
         self._check_ready(kind)
@@ -294,9 +294,9 @@ class Module(_WithState):
         changes[0] += 1
         self._buffers[name] = _registered("buffer", self, name, tensor)
         if persistent:
-            self._non_persistent_buffers.discard(name)
+            self._non_persistent_buffers_set.discard(name)
         else:
-            self._non_persistent_buffers.add(name)
+            self._non_persistent_buffers_set.add(name)
 
     def register_module(self, name, module):
         self.add_module(name, module)

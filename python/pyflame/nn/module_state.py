@@ -10,7 +10,7 @@ from .parameter import Parameter
 # structure looks whether this has moved.
 changes = [0]
 
-_EXTRA = "_extra_state"
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -88,7 +88,7 @@ class _WithState:
             if value is not None:
                 yield "_parameters", name, value
         for name, value in self._buffers.items():
-            if value is not None and name not in self._non_persistent_buffers:
+            if value is not None and name not in self._non_persistent_buffers_set:
                 yield "_buffers", name, value
 
     def _overrides(self, name):
@@ -115,7 +115,7 @@ class _WithState:
         for _, name, value in self._own_tensors():
             destination[prefix + name] = value if keep_vars else value.detach()
         if self._overrides("get_extra_state"):
-            destination[prefix + _EXTRA] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
         """Parameters and persistent buffers by dotted name. Tied weights appear under each name.
@@ -200,12 +200,12 @@ class _WithState:
             else:
                 loading.put(self, table, name, value)
         if self._overrides("set_extra_state"):
-            known.add(_EXTRA)
-            if prefix + _EXTRA in state_dict:
-                extra = state_dict[prefix + _EXTRA]
+            known.add(_EXTRA_STATE_KEY_SUFFIX)
+            if prefix + _EXTRA_STATE_KEY_SUFFIX in state_dict:
+                extra = state_dict[prefix + _EXTRA_STATE_KEY_SUFFIX]
                 loading.run(lambda: self.set_extra_state(extra))
             elif strict:
-                missing_keys.append(prefix + _EXTRA)
+                missing_keys.append(prefix + _EXTRA_STATE_KEY_SUFFIX)
         if strict:
             children = {name for name, child in self._modules.items() if child is not None}
             for key in state_dict.keys():
