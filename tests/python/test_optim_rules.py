@@ -512,3 +512,50 @@ def test_cyclic_rates_beside_pytorch():
     ):
         for opt in ("SGD", "Adam"):
             assert_allclose(rates(pf, opt, make), rates(torch, opt, make), rtol=1e-12)
+
+
+COMPLEX = {
+    "SGD": {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1},
+    "AdamW": {"lr": 0.1, "amsgrad": True},
+    "RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
+    "Adagrad": {"lr": 0.1},
+    "Adadelta": {},
+    "Adamax": {},
+    "NAdam": {},
+    "RAdam": {},
+    "ASGD": {},
+    "Rprop": {},
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_parameters_as_pytorch_has_them(name):
+    """Weights of spectral layers: each part is a number of its own, the state is complex."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    z = (rng.standard_normal((2, 3)) + 1j * rng.standard_normal((2, 3))).astype(np.complex64)
+    w = rng.standard_normal(4).astype(np.float32)
+
+    def trained(module):
+        params = [
+            module.nn.Parameter(module.from_numpy(z.copy())),
+            module.nn.Parameter(module.from_numpy(w.copy())),
+        ]
+        made = getattr(module.optim, name)(params, **COMPLEX[name])
+        for i in range(6):
+            if i == 3:
+                state = made.state_dict()
+                made = getattr(module.optim, name)(params, **COMPLEX[name])
+                made.load_state_dict(state)
+            made.zero_grad()
+            loss = (params[0] * (1 + 2j) - 1).abs().pow(2).sum() + params[1].pow(2).sum()
+            loss.backward()
+            made.step()
+        kept = [str(v.dtype).partition(".")[2] for v in made.state[params[0]].values()
+                if isinstance(v, module.Tensor) and v.numel() > 1]  # fmt: skip
+        return [p.detach().numpy() for p in params], kept, len(made.state)
+
+    ours, theirs = trained(pf), trained(torch)
+    for a, b in zip(ours[0], theirs[0]):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+    assert ours[1:] == theirs[1:]

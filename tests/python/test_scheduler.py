@@ -241,3 +241,10 @@ def test_a_schedule_before_the_first_step_is_told():
             s.step()
             s.step()
         assert "_stepped" not in o.state_dict() and "_stepped" not in o.__getstate__()
+
+
+def test_a_sequence_is_made_without_warnings(recwarn):
+    opt = optimizer()
+    first = S.LinearLR(opt, 0.1, total_iters=3)
+    S.SequentialLR(opt, [first, S.CosineAnnealingLR(opt, 10)], milestones=[3])
+    assert not recwarn.list

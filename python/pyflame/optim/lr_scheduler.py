@@ -537,6 +537,7 @@ class SequentialLR(LRScheduler):
         for s in self._schedulers:
             s.last_epoch -= 1
         first = self._schedulers[0]
+        first._step_count = 0
         first.step()
         self._last_lr = first.get_last_lr()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import repeat
 from operator import setitem
 
-from .. import _C, _live
+from .. import _C, _live, _ops
 from .._C import Tensor
 from .._hooks import add_hook
 from ..autograd import enable_grad
@@ -98,6 +98,7 @@ class Optimizer:
     # Whether _step() reads no tensor's values and launches multi-tensor kernels alone, but for fresh
     # states: then captured steps have its kernels within.
     _only_kernels = False
+    _has_complex = False  # a parameter is complex
     _narrow = False  # has the options of narrow.py
 
     def __new__(cls, *args, **kwargs):
@@ -163,6 +164,7 @@ class Optimizer:
                 f"pf.optim.{type(self).__name__}: some parameters appear in more than one group"
             )
         group["params"] = params
+        self._has_complex |= any(p.dtype.is_complex for p in params)
         for name, value in self.defaults.items():
             if name not in group:
                 if value is required:
@@ -196,8 +198,40 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            self._step(group)
+            if self._has_complex and not group.get("differentiable"):
+                self._step_as_real(group)
+            else:
+                self._step(group)
         return loss
+
+    def _step_as_real(self, group):
+        """A step in which complex parameters are tensors of their real and imaginary parts; their state
+        is complex, as PyTorch keeps it."""
+        params, parts = [], []
+        for p in group["params"]:
+            real = p
+            if p.dtype.is_complex and p.grad is not None:
+                real = _ops.view_as_real(p.detach())
+                real.grad = _ops.view_as_real(p.grad.detach())
+                self.state[real] = {k: self._parts(v) for k, v in self.state[p].items()}
+                parts.append((p, real))
+            params.append(real)
+        try:
+            self._step(group | {"params": params})
+        finally:
+            for p, real in parts:
+                self.state[p] = {
+                    k: _ops.view_as_complex(v)
+                    if isinstance(v, Tensor) and v.shape == real.shape
+                    else v
+                    for k, v in self.state.pop(real).items()
+                }
+
+    @staticmethod
+    def _parts(value):
+        """A complex tensor as a view of its parts; the rest as it is."""
+        is_complex = isinstance(value, Tensor) and value.dtype.is_complex
+        return _ops.view_as_real(value) if is_complex else value
 
     def _step(self, group):
         raise NotImplementedError(f"{type(self).__name__} does not define _step(group)")
