@@ -456,3 +456,18 @@ def test_ends_of_pair_losses():
     var = pf.tensor([[0.5, 2.0]])
     wide = [t.expand(3, 2) for t in (x.detach(), y, var)]
     assert F.gaussian_nll_loss(*wide[:2], var).item() == F.gaussian_nll_loss(*wide).item()
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_targets_that_are_broadcast_warn(name, recwarn):
+    """[n, 1] against [n] compares each with each: PyTorch's most useful warning."""
+    loss = getattr(pf.nn.functional, name)
+    x, y = pf.ones(4, 1), pf.zeros(4)
+    loss(x, x)
+    loss(pf.ones(()), pf.zeros(()))
+    assert not recwarn.list
+    with pytest.warns(
+        UserWarning, match=r"target of shape \[4\] for input of shape \[4, 1\]"
+    ) as found:
+        wide = loss(x, y, reduction="none")
+    assert found[0].filename == __file__ and wide.shape == (4, 4)

@@ -194,23 +194,41 @@ def nll_loss(
     return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
+def _broadcasts(name, input, target):
+    """Warns where a target of another shape is broadcast: most often predictions have a dimension too many,
+    and every one is compared with every target."""
+    both = isinstance(input, _C.Tensor) and isinstance(target, _C.Tensor)
+    if both and input.shape != target.shape:
+        warnings.warn(
+            f"pf.nn.functional.{name}: got target of shape {list(target.shape)} for input of shape "
+            f"{list(input.shape)}; they are broadcast, which is probably wrong; give both one shape "
+            "(squeeze, view)",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)²"""
+    _broadcasts("mse_loss", input, target)
     return _ops.mse_loss(input, target, _reduction(size_average, reduce, reduction), weight)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|"""
+    _broadcasts("l1_loss", input, target)
     return _ops.l1_loss(input, target, _reduction(size_average, reduce, reduction), weight)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Quadratic below `beta`, linear above."""
+    _broadcasts("smooth_l1_loss", input, target)
     return _ops.smooth_l1_loss(input, target, _reduction(size_average, reduce, reduction), beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Quadratic below `delta`, linear above, with the slope delta."""
+    _broadcasts("huber_loss", input, target)
     return _ops.huber_loss(input, target, reduction, delta, weight)
 
 
