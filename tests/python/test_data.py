@@ -136,6 +136,34 @@ def test_float_targets_are_float64():
     assert D.default_collate([np.float32(1)]).dtype == pf.float32
 
 
+def test_collate_with_functions_for_classes(monkeypatch):
+    """What torch.utils.data's documentation tells: extend default_collate_fn_map, or give a map of one's own."""
+    from pyflame.utils.data.collate import collate, default_collate_fn_map
+
+    class Box:
+        def __init__(self, v):
+            self.v = v
+
+    def boxes(batch, *, collate_fn_map):
+        return collate([b.v for b in batch], collate_fn_map=collate_fn_map) * 10
+
+    samples = [{"b": Box(1), "t": (Box(2.0), 5)}, {"b": Box(3), "t": (Box(4.0), 6)}]
+    with pytest.raises(TypeError, match="Box"):
+        D.default_collate(samples)
+    made = collate(samples, collate_fn_map={Box: boxes})
+    assert made["b"].tolist() == [10, 30] and [c.tolist() for c in made["t"]] == [[20, 40], [5, 6]]
+    monkeypatch.setitem(default_collate_fn_map, Box, boxes)
+    assert D.default_collate(samples)["b"].tolist() == [10, 30]
+    assert next(iter(D.DataLoader(samples, batch_size=2)))["b"].tolist() == [10, 30]
+
+
+def test_a_loader_says_how_it_collates():
+    assert D.DataLoader(Squares()).collate_fn is D.default_collate
+    assert D.DataLoader(Squares(), batch_size=None).collate_fn is D.default_convert
+    assert D.DataLoader(Squares(), batch_sampler=[[0, 1]]).collate_fn is D.default_collate
+    assert D.DataLoader(Squares(), collate_fn=len).collate_fn is len
+
+
 def test_a_pass_has_a_length_and_classes_take_types():
     ds = D.TensorDataset(pf.arange(10))
     for options in ({}, {"pin_memory": True}, {"num_workers": 1}):

@@ -51,13 +51,29 @@ def _is_array(x):
     return hasattr(x, "__array_interface__") and hasattr(x, "dtype") and not isinstance(x, Tensor)
 
 
+# Functions for classes of samples, by class: fn(batch, *, collate_fn_map). default_collate() asks them.
+default_collate_fn_map = {}
+
+
+def collate(batch, *, collate_fn_map=None):
+    """default_collate() with other functions for classes of samples."""
+    return _collate(batch, {} if collate_fn_map is None else collate_fn_map)
+
+
 def default_collate(batch):
     """Stacks samples: tensors, arrays and numbers become tensors; tuples and dicts keep form.
 
     Arrays and NumPy's numbers keep their dtype, Python's floats become float64, its ints int64. A
     tuple of columns comes as a list (a namedtuple as such); dicts and lists keep their class.
     """
+    return _collate(batch, default_collate_fn_map)
+
+
+def _collate(batch, functions):
     first = batch[0]
+    for kind, function in functions.items():
+        if isinstance(first, kind):
+            return function(batch, collate_fn_map=functions)
     if isinstance(first, Tensor):
         return _ops.stack(list(batch))
     if _is_array(first):
@@ -76,14 +92,16 @@ def default_collate(batch):
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, collections.abc.Mapping):
-        return _like(first, {k: default_collate([sample[k] for sample in batch]) for k in first})
+        return _like(
+            first, {k: _collate([sample[k] for sample in batch], functions) for k in first}
+        )
     if isinstance(first, collections.abc.Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError(
                 "pf.utils.data.default_collate: samples of one batch have different lengths; "
                 "expected equal ones; pass collate_fn"
             )
-        columns = [default_collate(column) for column in zip(*batch)]
+        columns = [_collate(column, functions) for column in zip(*batch)]
         if hasattr(first, "_fields"):
             return type(first)(*columns)
         return columns if isinstance(first, tuple) else _like(first, columns)

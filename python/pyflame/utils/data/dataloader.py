@@ -23,17 +23,17 @@ class _Fetch:
 
     def __init__(self, dataset, collate_fn, batched):
         self.dataset, self.collate_fn, self.batched = dataset, collate_fn, batched
-        self.whole = batcher(dataset) if batched and collate_fn is None else None
+        self.whole = batcher(dataset) if batched and collate_fn is default_collate else None
 
     def __call__(self, at):
         if not self.batched:  # batch_size=None: single samples
             sample = self.dataset[at]
-            return (self.collate_fn or default_convert)(sample)
+            return self.collate_fn(sample)
         if self.whole:
             return self.whole(at)
         several = getattr(self.dataset, "__getitems__", None)
         samples = several(at) if several else [self.dataset[i] for i in at]
-        return (self.collate_fn or default_collate)(samples)
+        return self.collate_fn(samples)
 
     def stream(self):
         return None
@@ -49,14 +49,14 @@ class _Stream:
     def stream(self):
         if self.batch_size is None:
             for sample in self.dataset:
-                yield (self.collate_fn or default_convert)(sample)
+                yield self.collate_fn(sample)
             return
         samples = iter(self.dataset)
         while True:
             batch = list(itertools.islice(samples, self.batch_size))
             if not batch or (len(batch) < self.batch_size and self.drop_last):
                 return
-            yield (self.collate_fn or default_collate)(batch)
+            yield self.collate_fn(batch)
 
 
 def get_worker_info():
@@ -258,7 +258,8 @@ class DataLoader(Generic[_T_co]):
         self.drop_last = drop_last
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        self.collate_fn = collate_fn
+        batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         self.generator = generator
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
