@@ -58,6 +58,9 @@ class UntypedStorage:
 
     __len__ = size = nbytes
 
+    def __sizeof__(self):  # sys.getsizeof(x.storage()) tells the memory
+        return object.__sizeof__(self) + self.nbytes()
+
     def __getitem__(self, index):
         part = self._bytes()[index]
         return UntypedStorage(self._tensor, part) if isinstance(index, slice) else part.item()

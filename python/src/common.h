@@ -269,6 +269,8 @@ inline PyObject* keeping(const char* name, std::initializer_list<PyObject*> oper
   return with_classes(nullptr, name, operands.begin(), static_cast<Py_ssize_t>(operands.size()),
                       nullptr, run);
 }
+// Whether operations of this thread see subclasses as plain tensors; calls nest.
+void ignore_subclasses(bool ignore);
 PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs);
 PyObject* tensor_as_subclass(PyObject* self, PyObject* cls);
 

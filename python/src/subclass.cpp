@@ -185,6 +185,10 @@ PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, Py
   return ask(classes, func, args, nargs, kwnames);
 }
 
+void ignore_subclasses(bool ignore) {
+  disabled += ignore ? 1 : -1;
+}
+
 PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"func", "types", "args", "kwargs", nullptr};

@@ -665,64 +665,6 @@ def test_harmless_modules(tmp_path):
     assert lines[15:] == ["tensor([2., 2.])", "ProcessRaisedException True 1"]
 
 
-LIBRARIES = """
-import functools
-import torch
-import torch._dynamo
-from torch._higher_order_ops.associative_scan import associative_scan
-
-# safetensors maps files so, and takes tensors out of slices.
-with open("bytes", "wb") as f:
-    f.write(bytes(range(32)))
-storage = torch.UntypedStorage.from_file("bytes", False, 32)
-part = storage[8:16]
-assert (len(storage), len(part), storage[3], part.nbytes()) == (32, 8, 3, 8)
-assert part.untyped().tolist() == list(range(8, 16))
-t = torch.asarray(part, dtype=torch.uint8)
-t[0] = 99
-assert storage[8] == 99 and t.data_ptr() == storage.data_ptr() + 8 and part.data_ptr() == t.data_ptr()
-assert t.view(torch.int32).tolist() == [99 + 9 * 2**8 + 10 * 2**16 + 11 * 2**24, 0x0F0E0D0C]
-assert open("bytes", "rb").read() == bytes(range(32))
-assert torch.arange(4)[1:].untyped_storage()[:16].tolist() == [0] * 8 + [1] + [0] * 7
-torch.UntypedStorage.from_file("bytes", True, 32)._bytes()[0] = 7
-assert open("bytes", "rb").read(2) == bytes([7, 1])
-
-# accelerate asks for the class, transformers marks caches.
-assert isinstance(torch.compile(torch.nn.Linear(1, 1)), torch._dynamo.eval_frame.OptimizedModule)
-assert not isinstance(torch.nn.Linear(1, 1), torch._dynamo.eval_frame.OptimizedModule)
-torch._dynamo.mark_static_address(t)
-torch._dynamo.mark_dynamic(t, 0, min=1)
-
-a, b = torch.rand(2, 7, 3, requires_grad=True), torch.rand(2, 7, 3)
-states = []
-for i in range(7):
-    states.append(a[:, i] * states[-1] + b[:, i] if states else b[:, i])
-step = lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1])
-_, found = associative_scan(step, (a, b), 1)
-torch.testing.assert_close(found, torch.stack(states, 1))
-found.sum().backward()
-expected, = torch.autograd.grad(torch.stack(states, 1).sum(), a)
-torch.testing.assert_close(a.grad, expected)
-m = torch.rand(5, 2, 2)
-found = associative_scan(torch.matmul, m, 0, reverse=True, combine_mode="generic")
-torch.testing.assert_close(found[0], functools.reduce(torch.matmul, m.flip(0)))
-torch.testing.assert_close(found[3], m[4] @ m[3])
-assert associative_scan(torch.add, m[:1], 0).equal(m[:1])
-for bad in (lambda: associative_scan(step, (a, b[:, 1:]), 1), lambda: associative_scan(step, a, 1, False, "x")):
-    try:
-        bad()
-    except ValueError as e:
-        print(e)
-"""
-
-
-@pytest.mark.cpu_only
-def test_what_libraries_reach_for(tmp_path):
-    lines = run(LIBRARIES, cwd=tmp_path).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["torch.associative_scan"] * 2
-    assert "sizes [6, 7]" in lines[0] and "'x'" in lines[1]
-
-
 SAVES = """
 import io, sys
 import torch

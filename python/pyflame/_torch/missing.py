@@ -16,7 +16,6 @@ ADVICE = {
     "torch.classes": "classes of TorchScript need PyTorch; write the class in Python",
     "torch.export": "models are not exported yet",
     "torch.package": "packages hold pickles, which PyFlame never runs; save a state_dict()",
-    "torch.futures": "remote calls are not there; use concurrent.futures",
     "torch.monitor": "use logging",
     "torch.mtia": "there is no device of this kind; use torch.accelerator",
     "torch.hpu": "there is no device of this kind; use torch.accelerator",
@@ -29,10 +28,7 @@ ADVICE = {
     "torch.utils.mobile_optimizer": "TorchScript needs PyTorch",
     "torch.distributed": "training by several processes is not there yet",
     "torch.testing._internal": "these are PyTorch's own tests",
-    "torch.quasirandom": "use scipy.stats.qmc.Sobol",
-    "torch.utils.flop_counter": "pyflame.explain says which kernels a piece of a program runs",
     "torch.Graph": "graphs of TorchScript need PyTorch",
-    "torch.ScriptModule": "TorchScript needs PyTorch",
 }
 _OTHERWISE = "docs/pytorch_programs.md says what is there"
 

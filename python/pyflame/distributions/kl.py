@@ -201,13 +201,21 @@ def _register_multivariate():
                 "pf.distributions.kl_divergence: got events of other shapes; expected one"
             )
         n = p.event_shape[0]
-        shape = m._batch(p._tril.shape[:-2], q._tril.shape[:-2])
+        shape = m._batch(
+            p._unbroadcasted_scale_tril.shape[:-2], q._unbroadcasted_scale_tril.shape[:-2]
+        )
         inner = m._linalg.solve_triangular(
-            q._tril.expand(*shape, n, n), p._tril.expand(*shape, n, n), upper=False
+            q._unbroadcasted_scale_tril.expand(*shape, n, n),
+            p._unbroadcasted_scale_tril.expand(*shape, n, n),
+            upper=False,
         )
         trace = (inner * inner).sum((-2, -1))
-        far = m._mahalanobis(q._tril, q.loc - p.loc)
-        return m._half_log_det(q._tril) - m._half_log_det(p._tril) + 0.5 * (trace + far - n)
+        far = m._mahalanobis(q._unbroadcasted_scale_tril, q.loc - p.loc)
+        return (
+            m._half_log_det(q._unbroadcasted_scale_tril)
+            - m._half_log_det(p._unbroadcasted_scale_tril)
+            + 0.5 * (trace + far - n)
+        )
 
 
 _register_multivariate()

@@ -59,19 +59,19 @@ class Wishart(Distribution):
                 f"than that for matrices of {n} by {n}"
             )
         if name == "scale_tril":
-            self._tril = matrix
+            self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
-            self._tril = _linalg.cholesky(matrix)
+            self._unbroadcasted_scale_tril = _linalg.cholesky(matrix)
         else:
-            self._tril = _linalg.cholesky(_linalg.inv(matrix))
+            self._unbroadcasted_scale_tril = _linalg.cholesky(_linalg.inv(matrix))
 
     def expand(self, batch_shape, _instance=None):
-        tril = self._tril.expand(*batch_shape, *self._event_shape)
+        tril = self._unbroadcasted_scale_tril.expand(*batch_shape, *self._event_shape)
         return Wishart(self.df.expand(batch_shape), scale_tril=tril, validate_args=False)
 
     @lazy_property
     def scale_tril(self):
-        return self._tril.expand(*self._batch_shape, *self._event_shape)
+        return self._unbroadcasted_scale_tril.expand(*self._batch_shape, *self._event_shape)
 
     @lazy_property
     def covariance_matrix(self):
@@ -101,13 +101,15 @@ class Wishart(Distribution):
         and roots of chi-square numbers on it."""
         n = self._event_shape[0]
         shape = self._extended_shape(sample_shape)
-        like = dict(dtype=self._tril.dtype, device=self._tril.device)
+        like = dict(
+            dtype=self._unbroadcasted_scale_tril.dtype, device=self._unbroadcasted_scale_tril.device
+        )
         freedom = self.df.unsqueeze(-1) - _ops.arange(n, **like)
         roots = Chi2(freedom, validate_args=False).rsample(
             shape[: len(shape) - len(self._batch_shape) - 2]
         )
         a = _ops.randn(shape, **like).tril(-1) + _ops.diag_embed(roots.sqrt())
-        factor = self._tril @ a
+        factor = self._unbroadcasted_scale_tril @ a
         return factor @ factor.mT
 
     def log_prob(self, value):
@@ -116,19 +118,21 @@ class Wishart(Distribution):
         root = _linalg.cholesky(value)
         shape = _batch(root.shape[:-2], self._batch_shape)
         within = _linalg.solve_triangular(
-            self._tril.expand(*shape, n, n), root.expand(*shape, n, n), upper=False
+            self._unbroadcasted_scale_tril.expand(*shape, n, n),
+            root.expand(*shape, n, n),
+            upper=False,
         )
         return (
             (df - n - 1) * _half_log_det(root)
             - 0.5 * (within * within).sum((-2, -1))
-            - df * (0.5 * n * math.log(2) + _half_log_det(self._tril))
+            - df * (0.5 * n * math.log(2) + _half_log_det(self._unbroadcasted_scale_tril))
             - _ops.mvlgamma(df / 2, n)
         )
 
     def entropy(self):
         n, df = self._event_shape[0], self.df
         return (
-            (n + 1) * (_half_log_det(self._tril) + 0.5 * n * math.log(2))
+            (n + 1) * (_half_log_det(self._unbroadcasted_scale_tril) + 0.5 * n * math.log(2))
             + _ops.mvlgamma(df / 2, n)
             - 0.5 * (df - n - 1) * _digammas(df / 2, n)
             + 0.5 * n * df

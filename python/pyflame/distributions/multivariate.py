@@ -81,25 +81,27 @@ class MultivariateNormal(Distribution):
         self.loc = loc.expand(*shape, n)
         super().__init__(shape, (n,), validate_args)
         if name == "scale_tril":
-            self._tril = matrix
+            self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
-            self._tril = _linalg.cholesky(matrix)
+            self._unbroadcasted_scale_tril = _linalg.cholesky(matrix)
         else:
             # The factor of the inverse: that of the matrix turned around, inverted.
             turned = _linalg.cholesky(matrix.flip([-2, -1])).flip([-2, -1]).mT
             eye = _ops.eye(n, dtype=matrix.dtype, device=matrix.device).expand(matrix.shape)
-            self._tril = _linalg.solve_triangular(turned, eye, upper=False)
+            self._unbroadcasted_scale_tril = _linalg.solve_triangular(turned, eye, upper=False)
 
     def expand(self, batch_shape, _instance=None):
         n = self._event_shape[0]
-        tril = self._tril.expand(*batch_shape, n, n)
+        tril = self._unbroadcasted_scale_tril.expand(*batch_shape, n, n)
         return MultivariateNormal(
             self.loc.expand(*batch_shape, n), scale_tril=tril, validate_args=False
         )
 
     @lazy_property
     def scale_tril(self):
-        return self._tril.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+        return self._unbroadcasted_scale_tril.expand(
+            *self._batch_shape, *self._event_shape, *self._event_shape
+        )
 
     @lazy_property
     def covariance_matrix(self):
@@ -118,20 +120,28 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self):
-        return (self._tril**2).sum(-1).expand(*self._batch_shape, *self._event_shape)
+        return (
+            (self._unbroadcasted_scale_tril**2)
+            .sum(-1)
+            .expand(*self._batch_shape, *self._event_shape)
+        )
 
     def rsample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
         eps = _ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self._tril @ eps.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ eps.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value):
         self._validate_sample(value)
-        m = _mahalanobis(self._tril, value - self.loc)
-        return -0.5 * (self._event_shape[0] * LOG_2PI + m) - _half_log_det(self._tril)
+        m = _mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
+        return -0.5 * (self._event_shape[0] * LOG_2PI + m) - _half_log_det(
+            self._unbroadcasted_scale_tril
+        )
 
     def entropy(self):
-        h = 0.5 * self._event_shape[0] * (1 + LOG_2PI) + _half_log_det(self._tril)
+        h = 0.5 * self._event_shape[0] * (1 + LOG_2PI) + _half_log_det(
+            self._unbroadcasted_scale_tril
+        )
         return h.expand(self._batch_shape)
 
 

@@ -226,6 +226,8 @@ class _Half(TransformedDistribution):
 
 
 class HalfNormal(_Half):
+    """The size of a normal number with mean 0 and deviation `scale`."""
+
     _base = Normal
 
     mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
@@ -233,6 +235,8 @@ class HalfNormal(_Half):
 
 
 class HalfCauchy(_Half):
+    """The size of a Cauchy number about 0 with half width `scale`."""
+
     _base = Cauchy
 
     mean = property(lambda self: _ops.full_like(self.scale, math.inf))

@@ -26,7 +26,7 @@ class Transform:
 
     @property
     def inv(self):
-        return _Inverse(self)
+        return _InverseTransform(self)
 
     @property
     def sign(self):
@@ -78,7 +78,7 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     def __init__(self, transform):
         super().__init__()
         self._forward = transform
@@ -93,7 +93,7 @@ class _Inverse(Transform):
         return self._forward.with_cache(cache_size).inv
 
     def __eq__(self, other):
-        return isinstance(other, _Inverse) and self._forward == other._forward
+        return isinstance(other, _InverseTransform) and self._forward == other._forward
 
     __hash__ = object.__hash__
 
@@ -291,6 +291,8 @@ class _Plain(Transform):
 
 
 class ExpTransform(_Plain):
+    """exp(x)."""
+
     codomain = constraints.positive
 
     def _call(self, x):
@@ -304,6 +306,8 @@ class ExpTransform(_Plain):
 
 
 class SigmoidTransform(_Plain):
+    """1 / (1 + exp(-x))."""
+
     codomain = constraints.unit_interval
 
     def _call(self, x):
@@ -319,6 +323,8 @@ class SigmoidTransform(_Plain):
 
 
 class TanhTransform(_Plain):
+    """tanh(x)."""
+
     codomain = constraints.interval(-1.0, 1.0)
 
     def _call(self, x):
@@ -334,6 +340,8 @@ class TanhTransform(_Plain):
 
 
 class SoftplusTransform(_Plain):
+    """log(1 + exp(x))."""
+
     codomain = constraints.positive
 
     def _call(self, x):

@@ -43,6 +43,39 @@ def sum_rightmost(value, dims):
     return value.flatten(-dims).sum(-1) if dims else value
 
 
+_sum_rightmost = sum_rightmost
+
+
+def _standard_normal(shape, dtype, device):
+    return _ops.randn(shape, dtype=dtype, device=device)
+
+
+def vec_to_tril_matrix(vec, diag=0):
+    """Lower triangular matrices of their rows one behind the other, [..., n * (n + 1) / 2] for diag=0;
+    above the diagonal `diag` stand zeros."""
+    n = (
+        -(1 + 2 * diag)
+        + ((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1)) ** 0.5
+    ) / 2
+    if n != int(n):
+        raise _C.ValueError(
+            f"pf.distributions.utils.vec_to_tril_matrix: got {vec.shape[-1]} elements; expected as many "
+            "as a triangle has: 1, 3, 6, ..."
+        )
+    n = int(n)
+    i, j = _ops.tril_indices(n, n, diag, device=vec.device)
+    made = vec.new_zeros((*vec.shape[:-1], n, n))
+    made[..., i, j] = vec
+    return made
+
+
+def tril_matrix_to_vec(mat, diag=0):
+    """The rows of lower triangular matrices one behind the other."""
+    n = mat.shape[-1]
+    i, j = _ops.tril_indices(n, n, diag, device=mat.device)
+    return mat[..., i, j]
+
+
 class lazy_property:
     """A property that is calculated once and kept in the object."""
 

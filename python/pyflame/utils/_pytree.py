@@ -4,7 +4,8 @@ Lists, tuples, named tuples, results of operations with names, dicts, OrderedDic
 and registered classes are containers; everything else, None too, is a leaf. Dicts are walked in their own order.
 """
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,6 +217,32 @@ PyTreeSpec = TreeSpec
 def tree_is_leaf(tree, is_leaf=None):
     """Whether a value is no container."""
     return (is_leaf is not None and is_leaf(tree)) or _kind(tree) is None
+
+
+class _Nodes(Mapping):
+    """How the classes of containers are taken apart and put together, by class."""
+
+    def _all(self):
+        return {"namedtuple": _NAMED, **_KINDS, **_registered}
+
+    def __getitem__(self, cls):
+        return NodeDef(cls, *self._all()[cls])
+
+    def __iter__(self):
+        return iter(self._all())
+
+    def __len__(self):
+        return len(self._all())
+
+
+NodeDef = namedtuple("NodeDef", "type flatten_fn unflatten_fn")
+SUPPORTED_NODES = _Nodes()
+PyTree = Any
+
+
+def _get_node_type(tree):
+    kind = _kind(tree)
+    return type(tree) if kind is None else kind[0]
 
 
 def _flatten(tree, leaves, is_leaf):

@@ -7,6 +7,7 @@ from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
 
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
+_disabled_torch_function_impl = None  # as `__torch_function__` of a class: it is not asked
 
 
 def _log_api_usage_once(*args):
@@ -20,6 +21,19 @@ def _get_tracing_state():
 def _are_functorch_transforms_active():
     """Whether a vmap runs."""
     return bool(_pyflame_c._vmap_active())
+
+
+class DisableTorchFunctionSubclass:
+    """A block in which operations see subclasses of Tensor as plain tensors."""
+
+    def __enter__(self):
+        _pyflame_c._ignore_subclasses(True)
+
+    def __exit__(self, *unused):
+        _pyflame_c._ignore_subclasses(False)
+
+
+DisableTorchFunction = DisableTorchFunctionSubclass
 
 
 class DispatchKeySet:

@@ -125,4 +125,8 @@ __config__ = _types.SimpleNamespace(
 def __getattr__(name):
     if name.startswith("_foreach_"):
         return _foreach.named(name)
+    if name == "Future":
+        return _importlib.import_module("torch.futures").Future
+    if name == "ScriptModule":
+        return _importlib.import_module("torch.jit").ScriptModule
     raise AttributeError(name)

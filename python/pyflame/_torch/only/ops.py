@@ -4,9 +4,36 @@ PyTorch and of C++ extensions are not here."""
 from ... import _C
 from ... import overrides as _overrides
 from ... import profiler as _profiler
+from ...nn import functional as _functional
 from . import library as _library
+from ._absent import absent as _absent
 
 _where = {}
+
+
+class _Operator:
+    """What torch.ops.aten has under a name: the function or method of that name. Its overloads, which
+    programs compare operators with, are one."""
+
+    def __init__(self, name, function):
+        self._name, self._function = name, function
+        self.__name__ = name.rpartition(".")[2]
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload):
+        if overload.startswith("_"):
+            raise AttributeError(overload)
+        made = self.__dict__[overload] = _Operator(f"{self._name}.{overload}", self._function)
+        return made
+
+    def overloads(self):
+        """The names of those that were asked for."""
+        return [n for n, v in vars(self).items() if isinstance(v, _Operator)]
+
+    def __repr__(self):
+        return self._name
 
 
 class _Namespace:
@@ -15,6 +42,12 @@ class _Namespace:
 
     def __getattr__(self, name):
         found = _library.find(self._name, name)
+        if found is None and self._name == "aten" and not name.startswith("__"):
+            where = (_C._functions, vars(_C.Tensor), vars(_functional))
+            function = next((w[name] for w in where if name in w), None)
+            if function is None:  # programs compare operators with it
+                function = _absent("torch.ops.aten", "call the function of torch")(name)
+            found = self.__dict__[name] = _Operator(f"aten.{name}", function)
         if found is None:
             raise AttributeError(
                 f"torch.ops.{self._name}.{name} is not in PyFlame; operators of PyTorch's C++ are "

@@ -1,6 +1,12 @@
 """Names of torch.serialization that have no counterpart of the same name."""
 
+import os as _os
+import typing as _typing
+
 from ... import _C
+
+FILE_LIKE = str | _os.PathLike | _typing.IO[bytes]
+MAP_LOCATION = _typing.Callable | _C.device | str | dict[str, str] | None
 
 
 def location_tag(storage):

@@ -8,9 +8,16 @@ from typing import Final  # noqa: F401 (a name of torch.jit)
 
 from .... import _C
 from ....nn import Module as _Module
+from ..futures import Future
 
 Error = RuntimeError
-ScriptModule = RecursiveScriptModule = _Module
+
+
+class ScriptModule(_Module):
+    """A module of TorchScript. What script() and trace() give is none: it is what they were given."""
+
+
+RecursiveScriptModule = TopLevelTracedModule = ScriptModule
 
 
 def _needs(name, instead):
@@ -108,26 +115,11 @@ def Attribute(value, type=None):
     return value
 
 
-class Future:
-    """What fork() gives: its value is there already."""
-
-    def __init__(self, value=None):
-        self._value = value
-
-    def wait(self):
-        """The value."""
-        return self._value
-
-    value = wait
-
-    def done(self):
-        """True."""
-        return True
-
-
 def fork(func, *args, **kwargs):
     """Calls `func` now; returns a Future with what it gave."""
-    return Future(func(*args, **kwargs))
+    made = Future()
+    made.set_result(func(*args, **kwargs))
+    return made
 
 
 def wait(future):

@@ -1,0 +1,1 @@
+"""Names of torch.autograd's modules that have others here."""

@@ -1,0 +1,3 @@
+"""torch.distributed._tensor: the old name of torch.distributed.tensor."""
+
+from ..tensor import *  # noqa: F403
