@@ -278,9 +278,63 @@ def test_divergences_are_pytorchs(name):
     np.testing.assert_allclose(np_of(whole), want.sum(-1), rtol=1e-7)
 
 
+def across(module, v, w):
+    """One distribution of each kind; supports that hold one another and such that do not."""
+    d = module.distributions
+    return [
+        d.Normal(v, w), d.Beta(v, w), d.Gamma(v, w), d.Exponential(v), d.Laplace(v, w),
+        d.Uniform(v * 0.1, v * 0.1 + w * 0.2), d.Uniform(-v, v + w), d.Gumbel(v, w),
+        d.Pareto(v * 0.1, w + 1.5), d.Pareto(v, w), d.ContinuousBernoulli(v / 4), d.Poisson(v),
+        d.Bernoulli(v / 4), d.Binomial(3, v / 4),
+    ]  # fmt: skip
+
+
+def divergence(module, p, q):
+    try:
+        return module.distributions.kl_divergence(p, q).numpy()
+    except NotImplementedError:
+        return None
+
+
+@pytest.mark.parametrize("v, w", [((0.3, 0.7), (0.4, 0.2)), ((2.3, 2.7), (1.1, 3.2))])
+def test_divergences_across_kinds_are_pytorchs(v, w):
+    torch = pytest.importorskip("torch")
+    both = [(m, m.tensor(v, dtype=m.float64), m.tensor(w, dtype=m.float64)) for m in (pf, torch)]
+    (ours, ours_turned), (theirs, theirs_turned) = [
+        (across(m, a, b), across(m, b, a)) for m, a, b in both
+    ]
+    finite = 0
+    for p, p2 in zip(ours, theirs):
+        for q, q2 in zip(ours_turned, theirs_turned):
+            got, want = divergence(pf, p, q), divergence(torch, p2, q2)
+            assert (got is None) == (want is None), (p, q)
+            if want is not None:
+                np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9, err_msg=f"{p} {q}")
+                finite += np.isfinite(want).any()
+    assert finite > 30
+
+
+def test_gradients_of_divergences_across_kinds():
+    scale = pf.tensor(0.7, dtype=pf.float64, requires_grad=True)
+    assert pf.autograd.gradcheck(
+        lambda s: D.kl_divergence(D.Normal(0.2 * s, s), D.Laplace(0.1 + s, 1 + s)), scale
+    )
+
+
+def test_moments_and_modes():
+    k = pf.tensor([0.3, 2.5])
+    np.testing.assert_allclose(
+        np_of(D.VonMises(0.0, k).variance), [1 - st.vonmises(a).expect(np.cos, lb=-np.pi, ub=np.pi)
+                                             for a in (0.3, 2.5)], rtol=1e-5)  # fmt: skip
+    x = np.linspace(1e-4, 1 - 1e-4, 100001)
+    density = 2 * 3 * x * (1 - x**2) ** 2  # of a = 2, b = 3
+    assert D.Kumaraswamy(2.0, 3.0).mode.item() == pytest.approx(x[density.argmax()], abs=1e-4)
+    assert math.isnan(D.Kumaraswamy(0.5, 3.0).mode.item())
+
+
 def test_divergences_that_are_none():
-    with pytest.raises(NotImplementedError, match="Normal and Gamma"):
-        D.kl_divergence(D.Normal(0.0, 1.0), D.Gamma(1.0, 1.0))
+    with pytest.raises(NotImplementedError, match="Normal and VonMises"):
+        D.kl_divergence(D.Normal(0.0, 1.0), D.VonMises(1.0, 1.0))
     assert D.kl_divergence(D.Uniform(0.0, 2.0), D.Uniform(0.0, 1.0)).item() == math.inf
 
     class Mine(D.Normal):

@@ -5,7 +5,11 @@ Gamma, Beta, Dirichlet and StudentT too (implicit reparameterization). Samples c
 generator and are the same on every device.
 """
 
-from . import constraints, transforms
+from . import (
+    constraints,
+    kl_across,  # noqa: F401 (registers its rules)
+    transforms,
+)
 from .constraint_registry import biject_to, transform_to
 from .continuous import (
     Beta,

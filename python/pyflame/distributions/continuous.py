@@ -457,6 +457,11 @@ class VonMises(Plain):
 
     mean = mode = property(lambda self: self.loc)
 
+    @property
+    def variance(self):
+        """One minus the length of the mean direction, as for circles."""
+        return 1 - _ops.special_i1e(self.concentration) / _ops.special_i0e(self.concentration)
+
     def sample(self, sample_shape=()):
         """Best and Fisher (1979), with as many candidates as are never all refused."""
         shape = self._extended_shape(sample_shape)

@@ -456,6 +456,13 @@ class Kumaraswamy(TransformedDistribution):
     mean = property(lambda self: self._moment(1))
     variance = property(lambda self: self._moment(2) - self._moment(1) ** 2)
 
+    @property
+    def mode(self):
+        """NaN where a parameter is below 1: the density has no greatest value then."""
+        a, b = self.concentration1, self.concentration0
+        mode = ((a - 1) / (a * b - 1)) ** (1 / a)
+        return _ops.where((a < 1) | (b < 1), math.nan, mode)
+
     def log_prob(self, value):
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
