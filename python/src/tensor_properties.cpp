@@ -40,7 +40,18 @@ int set_requires_grad(PyObject* o, PyObject* value, void*) {
   });
 }
 PyObject* get_grad(PyObject* o, void*) {
-  return guarded([&] { return wrap(tensor_of(o).grad()); });
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    Tensor g = t.grad();
+    if (!g.defined() && !t.is_leaf() && !t->meta->retained &&
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "pf.Tensor.grad: the tensor is the result of an operation, in which backward() "
+            "keeps no gradient; call retain_grad() on it first, or ask the leaf",
+            1) < 0)
+      throw PythonError();
+    return wrap(std::move(g));
+  });
 }
 int set_grad(PyObject* o, PyObject* value, void*) {
   return guarded_int([&] {

@@ -165,7 +165,8 @@ void check_channels(const Tensor& t, const Tensor& x, const char* what, const ch
   ops::check_device(x, t, op);
   const Dims expected{channels_of(x)};
   PF_CHECK(t->shape == expected, ShapeError, op, "got ", what, " of shape ", t->shape,
-           " for input of shape ", x->shape, "; expected ", expected, "; reshape the ", what);
+           " for input of shape ", x->shape, "; expected ", expected,
+           "; check num_features of the layer, or reshape the ", what);
   PF_CHECK(t->dtype == x->dtype || t->dtype == ops::wide_type(x->dtype), DTypeError, op, "got ",
            what, " of dtype ", t->dtype, " for input of dtype ", x->dtype, "; expected that",
            ops::is_narrow(x) ? " or float32" : "", "; convert with .to(dtype)");

@@ -690,3 +690,15 @@ def test_what_keeps_nothing_runs_again():
         loss.backward()
         with pytest.raises(RuntimeError, match="already used and freed"):
             loss.backward()
+
+
+def test_the_gradient_of_a_result_is_none_and_says_why(recwarn):
+    x = pf.ones(2, requires_grad=True)
+    y = x * 2
+    y.sum().backward()
+    assert x.grad is not None and (x * 2).detach().grad is None and not recwarn.list
+    with pytest.warns(UserWarning, match=r"retain_grad\(\)"):
+        assert y.grad is None
+    z = x * 2
+    z.retain_grad()
+    assert z.grad is None and len(recwarn.list) == 0
