@@ -119,6 +119,33 @@ def _layout(values, depth, fmt, indent):
     return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
+def tensor_text(plain, indent):
+    """The values of a tensor that has no history."""
+    if plain.numel() == 0:
+        return "[]"
+    if plain.dtype is _C.int4:  # its elements have no addresses, to show some of them
+        plain = plain.to(_C.int8)
+    values = _shown(plain, plain.numel() > _Options.threshold)
+    flat, dtype = list(_flat(values)), plain.dtype
+    fmt = _Complex(flat) if dtype.is_complex else _Formatter(flat, dtype.is_floating_point)
+    return _layout(values, plain.dim(), fmt, indent)
+
+
+def with_suffixes(text, suffixes, indent, force_newline=False):
+    """What stands behind the values, in lines of the width that is set, and the parenthesis."""
+    last = len(text) - text.rfind("\n") + 1
+    for s in suffixes:
+        if force_newline or last + len(s) + 2 > _Options.linewidth:
+            text += ",\n" + " " * indent
+            last = indent + len(s)
+            force_newline = False
+        else:
+            text += ", "
+            last += len(s) + 2
+        text += s
+    return text + ")"
+
+
 def tensor_repr(t):
     """Text of a tensor as torch prints it; a subclass's begins with its name."""
     cls = type(t)
@@ -135,19 +162,7 @@ def tensor_repr(t):
         # As a plain tensor: a subclass's __torch_function__ may print what it is called with.
         plain = _C.Tensor.as_subclass(t, _C.Tensor).detach()
         plain = plain if t.is_meta else plain.cpu()
-        if dtype is _C.int4:  # its elements have no addresses, to show some of them
-            plain = plain.to(_C.int8)
-        if t.is_meta:
-            body, depth = "...", 0
-        elif plain.numel() == 0:
-            body, depth = "[]", 0
-        else:
-            summarize = plain.numel() > _Options.threshold
-            values = _shown(plain, summarize)
-            depth = plain.dim()
-            flat = list(_flat(values))
-            fmt = _Complex(flat) if dtype.is_complex else _Formatter(flat, dtype.is_floating_point)
-            body = _layout(values, depth, fmt, len(start))
+        body = "..." if t.is_meta else tensor_text(plain, len(start))
     finally:
         _C._set_grad_enabled(on)
     suffixes = []
@@ -166,14 +181,4 @@ def tensor_repr(t):
         suffixes.append(f"grad_fn=<{grad_fn.name()}>")
     elif requires_grad:
         suffixes.append("requires_grad=True")
-    text = start + body
-    last = len(text) - text.rfind("\n") + 1
-    for s in suffixes:
-        if last + len(s) + 2 > _Options.linewidth:
-            text += ",\n" + " " * len(start)
-            last = len(start) + len(s)
-        else:
-            text += ", "
-            last += len(s) + 2
-        text += s
-    return text + ")"
+    return with_suffixes(start + body, suffixes, len(start))

@@ -120,6 +120,16 @@ assert repr(SobolEngine(3, True, 5)) == "SobolEngine(dimension=3, scramble=True,
 assert SobolEngine(3, True, 5).draw(8).equal(SobolEngine(3, True, 5).draw(8))
 assert sys.getsizeof(torch.ones(1000).untyped_storage()) >= 4000
 
+# lightning reads arguments of to() so, pyg prints so.
+parse = torch._C._nn._parse_to
+assert parse("cpu", torch.float16) == (torch.device("cpu"), torch.float16, False, None)
+assert parse(torch.ones(1), True) == (torch.device("cpu"), torch.float32, True, None)
+assert torch._C._nn.relu(torch.tensor([-1.0])).item() == 0
+text = torch._tensor_str._tensor_str(torch.ones(2, 2), 5)
+assert torch._tensor_str._add_suffixes("Ones(" + text, ["n=2"], 5, False) == (
+    "Ones([[1., 1.],\\n      [1., 1.]], n=2)")
+assert torch._tensor_str.PRINT_OPTS.threshold == 1000
+
 for bad in (lambda: aten.alias(t), lambda: engine.draw_base2(2), lambda: SobolEngine(0), lambda: torch.utils.flop_counter.FlopCounterMode(),
             lambda: associative_scan(step, (a, b[:, 1:]), 1), lambda: associative_scan(step, a, 1, False, "x")):
     try:

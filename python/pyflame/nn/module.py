@@ -119,6 +119,20 @@ def _tensors_in(value):
     return []
 
 
+def _parse_to(*args, device=None, dtype=None, non_blocking=False, memory_format=None):
+    """(device, dtype, non_blocking, memory_format) of the arguments of to()."""
+    for a in args:
+        if isinstance(a, Tensor):
+            device, dtype = a.device, a.dtype
+        elif isinstance(a, bool):
+            non_blocking = a  # a copy never makes the caller wait longer than it must
+        elif hasattr(a, "is_floating_point") or type(a).__name__ == "dtype":
+            dtype = a
+        elif a is not None:
+            device = a
+    return device, dtype, non_blocking, memory_format
+
+
 class Module(_WithState):
     """Base class of all layers and models.
 
@@ -467,15 +481,7 @@ class Module(_WithState):
         channels_last_3d those of five; contiguous_format makes both row-major.
         """
         _C._check_memory_format(memory_format, "nn.Module.to")
-        for a in args:
-            if isinstance(a, Tensor):
-                device, dtype = a.device, a.dtype
-            elif isinstance(a, bool):
-                pass  # non_blocking: a copy never makes the caller wait longer than it must
-            elif hasattr(a, "is_floating_point") or type(a).__name__ == "dtype":
-                dtype = a
-            elif a is not None:
-                device = a
+        device, dtype, _, _ = _parse_to(*args, device=device, dtype=dtype)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(
                 f"pf.nn.Module.to: got {dtype}; expected a floating point dtype; cast single "

@@ -4,6 +4,8 @@ import contextlib as _contextlib
 
 from ... import _C as _pyflame_c
 from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
+from ...nn import functional as _functional
+from ...nn.module import _parse_to
 
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
@@ -21,6 +23,21 @@ def _get_tracing_state():
 def _are_functorch_transforms_active():
     """Whether a vmap runs."""
     return bool(_pyflame_c._vmap_active())
+
+
+class _Layers:
+    """torch._C._nn: functions of torch.nn.functional, and how to() reads its arguments."""
+
+    @staticmethod
+    def _parse_to(*args, **kwargs):
+        device_, *others = _parse_to(*args, **kwargs)
+        return (None if device_ is None else device(device_), *others)
+
+    def __getattr__(self, name):
+        return getattr(_functional, name)
+
+
+_nn = _Layers()
 
 
 class DisableTorchFunctionSubclass:
