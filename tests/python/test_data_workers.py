@@ -195,7 +195,7 @@ class Large(Rows):
 
 
 def test_a_worker_that_dies_within_a_message():
-    pool = Pool(1, _Fetch(Large(), None, False), None, None, 0)
+    pool = Pool(1, _Fetch(Large(), D.default_convert, False), None, None, 0)
     pool._send(0, (1, 0, None))
     pool._send(0, (1, None, 0))
     pool.epoch = 1
