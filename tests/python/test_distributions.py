@@ -314,6 +314,12 @@ def test_divergences_across_kinds_are_pytorchs(v, w):
     assert finite > 30
 
 
+def test_divergence_from_a_kind_without_a_mean():
+    v = pf.tensor([0.3, 0.7])
+    got = D.kl_divergence(D.Uniform(v, v + 1), D.Pareto(v, v))
+    np.testing.assert_allclose(np_of(got), [1.17810976, 0.86430639], rtol=1e-6)  # PyTorch's
+
+
 def test_gradients_of_divergences_across_kinds():
     scale = pf.tensor(0.7, dtype=pf.float64, requires_grad=True)
     assert pf.autograd.gradcheck(

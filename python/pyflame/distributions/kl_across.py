@@ -106,7 +106,8 @@ _PAIRS = {  # p's class: those of q
 def _across(p, q, expected):
     (low, high), (first, last) = _support(p), _support(q)
     like = p.mean + q.mean
-    inside = (like * 0 + first <= low) & (like * 0 + last >= high)
+    zeros = _ops.zeros_like(like)  # the mean may be infinite
+    inside = (zeros + first <= low) & (zeros + last >= high)
     if not inside.any().item():
         return _ops.full_like(like, math.inf)
     return _ops.where(inside, -p.entropy() - expected(p, q), math.inf)
