@@ -9,6 +9,7 @@
 #include "ops/complex.h"
 #include "ops/record.h"
 #include "ops/registry.h"
+#include "ops/unsigned.h"
 #include "table/kernels/create.h"
 
 namespace pyflame {
@@ -91,8 +92,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, optional<DType> dtype,
               optional<Device> device) {
   const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
-  PF_CHECK(!info(type).storage_only && type != DType::Bool, DTypeError, "arange", "got dtype ",
+  PF_CHECK(!ops::has_no_arithmetic(type) && type != DType::Bool, DTypeError, "arange", "got dtype ",
            type, "; expected a dtype with arithmetic; choose another");
+  if (ops::is_wide_unsigned(type)) return to(arange(start, end, step, DType::Int64, device), type);
   int64_t n;
   if (whole) {
     const int64_t s = step.to_int();
@@ -132,10 +134,12 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double ba
   PF_CHECK(steps >= 0, ValueError, op, "got ", steps,
            " steps; expected none below 0; give the number of values");
   const DType type = dtype.value_or(default_dtype());
-  PF_CHECK(!info(type).storage_only, DTypeError, op, "got dtype ", type,
+  PF_CHECK(!ops::has_no_arithmetic(type), DTypeError, op, "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
   if (base == 0)
     for (Scalar s : {start, end}) check_range(s, type, op, "an end");
+  if (ops::is_wide_unsigned(type))
+    return to(spaced(op, start, end, steps, base, DType::Float64, device), type);
   Tensor out = make_tensor(checked_size({steps}, op), type, device_or_current(device));
   if (steps > 0)
     engine::call<kernels::Linspace>(
@@ -158,8 +162,9 @@ static Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, opt
 Tensor eye(int64_t n, optional<int64_t> m, optional<DType> dtype, optional<Device> device) {
   const DType type = dtype.value_or(default_dtype());
   if (is_complex(type)) return to(eye(n, m, real_type(type), device), type);
-  PF_CHECK(!info(type).storage_only, DTypeError, "eye", "got dtype ", type,
+  PF_CHECK(!ops::has_no_arithmetic(type), DTypeError, "eye", "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
+  if (ops::is_wide_unsigned(type)) return to(eye(n, m, DType::Bool, device), type);
   Tensor out =
       make_tensor(checked_size({n, m.value_or(n)}, "eye"), type, device_or_current(device));
   if (out->numel > 0) engine::call<kernels::Eye>({out});

@@ -5,6 +5,7 @@
 
 #include "ops/complex.h"
 #include "ops/registry.h"
+#include "ops/unsigned.h"
 
 namespace pyflame {
 
@@ -250,7 +251,7 @@ static Tensor take_along_dim(const Tensor& self, const Tensor& indices,
 
 Tensor nonzero(const Tensor& t) {
   ops::check_defined(t, "nonzero");
-  if (is_complex(t)) return nonzero(to(t, DType::Bool));
+  if (is_complex(t) || ops::is_wide_unsigned(t)) return nonzero(to(t, DType::Bool));
   Tensor out = make_tensor({ops::count_true(t, "nonzero"), t->shape.size()}, DType::Int64,
                            t->storage->device);
   if (out->numel > 0) engine::call<kernels::Nonzero>({out, t});
@@ -444,8 +445,9 @@ static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_i
   PF_CHECK(fits, ShapeError, "searchsorted", "got a sorted sequence of shape ", sorted->shape,
            " and values of shape ", values->shape,
            "; expected one sequence, or one for each row of values; reshape them");
-  DType dtype = promote(sorted->dtype, values->dtype);
-  Tensor s = contiguous(to(sorted.detach(), dtype)), v = to(values.detach(), dtype);
+  const DType dtype = promote(sorted->dtype, values->dtype);
+  const Tensor s = contiguous(ops::ordered(to(sorted.detach(), dtype)));
+  const Tensor v = ops::ordered(to(values.detach(), dtype));
   Tensor out = make_tensor(v->shape, DType::Int64, v->storage->device);
   if (s->shape.back() == 0) return to(zeros_like(out), out_int32 ? DType::Int32 : DType::Int64);
   if (out->numel > 0) engine::call<kernels::Searchsorted>({out, v, s}, {.right = right});

@@ -53,8 +53,9 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
            "got an undefined operand; expected two tensors; pass both");
   PF_CHECK(a->dtype == b->dtype, DTypeError, op, "got ", a->dtype, " ", a->shape, " and ", b->dtype,
            " ", b->shape, "; expected both to have the same dtype; convert one with .to(dtype)");
-  PF_CHECK((!info(a->dtype).storage_only || is_complex(a)) && a->dtype != DType::Bool, DTypeError,
-           op, "got ", a->dtype, "; expected a dtype with arithmetic; convert with .to(dtype)");
+  PF_CHECK((!ops::has_no_arithmetic(a->dtype) || is_complex(a)) && a->dtype != DType::Bool,
+           DTypeError, op, "got ", a->dtype,
+           "; expected a dtype with arithmetic; convert with .to(dtype)");
   ops::check_same_device(a, b, op);
 }
 
@@ -167,6 +168,10 @@ Tensor sum_leading(const Tensor& g) {
 Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
                const char* op) {
   if (is_complex(a)) return ops::complex_product(a, b, bias, ta, tb, op);
+  if (ops::is_wide_unsigned(a)) {
+    const Tensor r = product(ops::whole(a), ops::whole(b), {}, ta, tb, op);
+    return ops::from_whole(bias.defined() ? add(r, ops::whole(bias)) : r, a->dtype);
+  }
   Tensor row = bias;
   if (row.defined() && row->strides[0] != 1 && row->shape[0] > 1) row = contiguous(row);
   Tensor out = make_product(a, b, row, ta, tb, op, a->dtype);

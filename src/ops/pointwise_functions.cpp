@@ -214,7 +214,7 @@ DType power_type(const Tensor& x, Scalar e, const char* name) {
   const engine::Operand both[] = {x, e};
   const DType t = ops::result_type(both);
   if (!has_gradient(t))
-    PF_CHECK(e.i >= 0, ValueError, name, "got the negative exponent ", e.i,
+    PF_CHECK(e.is_unsigned() || e.i >= 0, ValueError, name, "got the negative exponent ", e.i,
              " for integers; expected 0 or more; convert the tensor to a float dtype first");
   return t;
 }

@@ -8,6 +8,7 @@
 #include "ops/complex.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
+#include "ops/unsigned.h"
 #include "table/kernels/random.h"
 
 namespace pyflame {
@@ -111,7 +112,7 @@ Tensor rand_in(Tensor t) {
 void check_range(int64_t low, int64_t high, DType t, const char* op) {
   PF_CHECK(low < high, ValueError, op, "got low ", low, " and high ", high,
            "; expected low < high; values are below high");
-  PF_CHECK(!info(t).storage_only, DTypeError, op, "got dtype ", t,
+  PF_CHECK(!ops::has_no_arithmetic(t), DTypeError, op, "got dtype ", t,
            "; expected a dtype with arithmetic; choose another");
   if (is_integral(t, true) && info(t).bits < 64) {
     const bool is_signed = info(t).kind == Kind::Int;
@@ -124,6 +125,8 @@ void check_range(int64_t low, int64_t high, DType t, const char* op) {
 }
 Tensor randint_in(Tensor t, int64_t low, int64_t high) {
   check_range(low, high, t->dtype, "randint");
+  if (ops::is_wide_unsigned(t))
+    return copy_(t, randint_in(make_tensor(t->shape, DType::Int64, t->storage->device), low, high));
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   fill_random<kernels::Randint>(t, 2, {.low = low, .range = static_cast<int64_t>(range)},
                                 "randint");

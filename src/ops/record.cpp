@@ -11,6 +11,7 @@
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
+#include "ops/unsigned.h"
 
 namespace pyflame::ops {
 namespace {
@@ -65,7 +66,7 @@ Rule rule_of(OpId id) {
 }
 
 Types types_of(OpId id, Rule rule, DType common) {
-  if (info(common).storage_only) [[unlikely]]
+  if (has_no_arithmetic(common)) [[unlikely]]
     PF_FAIL(DTypeError, name_of(id), "got ", common,
             "; it can be stored and converted but not calculated with; use to() first");
   switch (rule) {
@@ -441,23 +442,26 @@ void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> op
   // 2^32 as a divisor of int32 would be 0.
   if ((id == op::floor_divide || id == op::remainder || id == op::fmod) && is_integral(common))
     for (const Operand& o : operands)
-      if (!o.tensor) check_range(o.scalar, compute_of(common), name_of(id), "the divisor");
+      if (!o.tensor)
+        check_range(o.scalar, is_wide_unsigned(common) ? common : compute_of(common), name_of(id),
+                    "the divisor");
 }
 
 // An integer that lies beyond what integers are compared in is greater (1) or less (-1) than every
 // element; 0 otherwise.
-int beyond(const Operand& o, DType compute) {
+int beyond(const Operand& o, const Types& types) {
   const Scalar s = o.scalar;
   if (o.tensor || s.is_float()) return 0;
+  if (types.common == DType::UInt64) return s.is_unsigned() || s.i >= 0 ? 0 : -1;
   if (s.is_unsigned()) return 1;
-  if (compute != DType::Int32) return 0;
+  if (types.compute != DType::Int32) return 0;
   return s.i > INT32_MAX ? 1 : s.i < INT32_MIN ? -1 : 0;
 }
 
 // The result of a comparison that is the same for every element.
 std::optional<bool> foregone(OpId id, const Types& types, std::span<const Operand> operands) {
   if (rule_of(id) != Rule::Compare || is_float(types.common)) return {};
-  const int order = beyond(operands[0], types.compute) - beyond(operands[1], types.compute);
+  const int order = beyond(operands[0], types) - beyond(operands[1], types);
   if (order == 0) return {};
   switch (id) {
     case op::eq:
@@ -653,6 +657,8 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
     return engine::pointwise(op::cast, shape, DType::Bool, compute_type(DType::Bool), p.device,
                              value);
   }
+  if (is_wide_unsigned(types.common) && id != op::cast) [[unlikely]]
+    return unsigned_row(id, {p.operands, p.n}, attrs, types.common, name_of(id));
   return record(id, shape, types.out, types.compute, p.device, {p.operands, p.n}, attrs);
 }
 
@@ -697,7 +703,8 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                name, "got a tensor of shape ", dst->shape, " and an operand of shape ",
                (*o.tensor)->shape, "; the result must have the shape of the tensor; use ",
                name_of(id), "() instead");
-  if (types.out != dst->dtype || masks || foregone(id, types, operands)) {
+  if (types.out != dst->dtype || masks || is_wide_unsigned(types.common) ||
+      foregone(id, types, operands)) {
     PF_CHECK(kind_fits(types.out, dst->dtype), DTypeError, name, "got a ", dst->dtype,
              " tensor for a result of ", types.out,
              "; it cannot be stored without loss; convert the tensor first or use ", name_of(id),

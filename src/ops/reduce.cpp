@@ -114,7 +114,7 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
   if (is_complex(dtype.value_or(input->dtype)) && what != Adds::Numbers)
     return add_up_complex(dtype ? to(input, *dtype) : input, dim, keepdim, what, op);
   ops::check_arithmetic(input, op);
-  const Tensor x = dtype ? to(input, *dtype) : input;
+  const Tensor x = ops::whole(dtype ? to(input, *dtype) : input);
   if (dtype) ops::check_arithmetic(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
   if (!is_float(x->dtype)) {
@@ -193,6 +193,8 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
 
 Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest, const char* op) {
   ops::check_arithmetic(x, op);
+  if (ops::is_wide_unsigned(x))
+    return ops::in_order(x, [&](const Tensor& t) { return extreme(t, dim, keepdim, largest, op); });
   const Plan p = plan_for(x, dim, keepdim, op);
   check_not_empty(x, p, op);
   Tensor y = largest ? run<kernels::Amax>(x, p, x->dtype) : run<kernels::Amin>(x, p, x->dtype);
@@ -217,6 +219,9 @@ Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest
 std::pair<Tensor, Tensor> find(const Tensor& x, int64_t dim, bool keepdim, bool largest,
                                bool with_values, const char* op) {
   ops::check_arithmetic(x, op);
+  if (ops::is_wide_unsigned(x))
+    return ops::in_order(
+        x, [&](const Tensor& t) { return find(t, dim, keepdim, largest, with_values, op); });
   const Plan p = plan_for(x, IntList{dim}, keepdim, op);
   check_not_empty(x, p, op);
   const int d = wrap_dim(dim, x->shape.size(), op);
@@ -239,10 +244,11 @@ std::pair<Tensor, Tensor> find(const Tensor& x, int64_t dim, bool keepdim, bool 
   return {values, indices};
 }
 
-Tensor arg(const Tensor& x, std::optional<int64_t> dim, bool keepdim, bool largest,
+Tensor arg(const Tensor& given, std::optional<int64_t> dim, bool keepdim, bool largest,
            const char* op) {
-  ops::check_arithmetic(x, op);
+  ops::check_arithmetic(given, op);
   NoGrad off;
+  const Tensor x = ops::ordered(given);
   if (dim) return find(x, *dim, keepdim, largest, false, op).second;
   PF_CHECK(x->numel > 0, ShapeError, op, "got shape ", x->shape,
            "; expected at least one element; check numel() first");
@@ -385,6 +391,7 @@ Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
   ops::check_defined(x, "prod", "input");
   if (is_complex(x)) return ops::complex_prod(x, dim, keepdim);
   ops::check_arithmetic(x, "prod");
+  if (ops::is_wide_unsigned(x)) return prod(ops::whole(x), dim, keepdim);
   const Plan p = plan_for(x, dim, keepdim, "prod");
   Tensor y = run<kernels::Prod>(x, p, is_float(x->dtype) ? x->dtype : DType::Int64);
   if (autograd::wanted({x}))
@@ -487,6 +494,8 @@ Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
 
 std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
   ops::check_arithmetic(x, "median");
+  if (ops::is_wide_unsigned(x))
+    return ops::in_order(x, [&](const Tensor& t) { return median(t, dim, keepdim); });
   const Plan p = plan_for(x, IntList{dim}, true, "median");
   check_not_empty(x, p, "median");
   if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};

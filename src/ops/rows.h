@@ -9,6 +9,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/functions.h"
+#include "ops/unsigned.h"
 
 namespace pyflame::ops {
 
@@ -21,7 +22,7 @@ inline void check_defined(const Tensor& t, const char* op, const char* what) {
 }
 inline void check_arithmetic(const Tensor& t, const char* op) {
   check_defined(t, op, "input");
-  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got ", t->dtype,
+  PF_CHECK(!has_no_arithmetic(t->dtype), DTypeError, op, "got ", t->dtype,
            "; expected a dtype with arithmetic; convert with .to(dtype)");
 }
 inline void check_floating(const Tensor& t, const char* op, const char* what = "input") {

@@ -7,6 +7,7 @@
 #include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
+#include "ops/unsigned.h"
 #include "table/kernels/scan.h"
 
 namespace pyflame {
@@ -19,12 +20,12 @@ namespace {
 
 using Type = std::optional<DType>;
 
-// The input in the dtype that its sums have: integers add up in int64.
+// The input in the dtype that its sums are made in: integers add up in int64.
 Tensor prepared(const Tensor& t, Type dtype, const char* op) {
   ops::check_defined(t, op);
-  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+  PF_CHECK(!ops::has_no_arithmetic(t->dtype), DTypeError, op, "got dtype ", t->dtype,
            "; expected a dtype with arithmetic; convert with .to(dtype)");
-  return to(t, dtype.value_or(is_float(t->dtype) ? t->dtype : DType::Int64));
+  return ops::whole(to(t, dtype.value_or(is_float(t->dtype) ? t->dtype : DType::Int64)));
 }
 
 template <class K>
@@ -154,7 +155,8 @@ Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
   const bool in_parts = (t.defined() && is_complex(t)) || (dtype && is_complex(*dtype));
   Tensor x = in_parts ? to(t, dtype.value_or(t->dtype)) : prepared(t, dtype, "cumprod");
   const int d = scan_dim(x, dim, "cumprod");
-  return x->shape.empty() ? clone(x) : cumprod_of(x, d);
+  const Tensor y = x->shape.empty() ? clone(x) : cumprod_of(x, d);
+  return dtype ? ops::from_whole(y, *dtype) : y;
 }
 
 Tensor logcumsumexp(const Tensor& t, int64_t dim) {
@@ -168,8 +170,10 @@ Tensor logcumsumexp(const Tensor& t, int64_t dim) {
 
 std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest, const char* op) {
   ops::check_defined(t, op);
-  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+  PF_CHECK(!ops::has_no_arithmetic(t->dtype), DTypeError, op, "got dtype ", t->dtype,
            "; expected a dtype with an order; convert with .to(dtype)");
+  if (ops::is_wide_unsigned(t))
+    return ops::in_order(t, [&](const Tensor& x) { return cumextreme(x, dim, smallest, op); });
   const int d = scan_dim(t, dim, op);
   if (t->shape.empty()) return {clone(t), ops::raw_full({}, DType::Int64, t->storage->device, 0)};
   Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);

@@ -16,7 +16,7 @@ namespace {
 
 void check_sortable(const Tensor& t, const char* op) {
   ops::check_defined(t, op);
-  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+  PF_CHECK(!ops::has_no_arithmetic(t->dtype), DTypeError, op, "got dtype ", t->dtype,
            "; expected a dtype with an order; convert with .to(dtype)");
 }
 
@@ -39,6 +39,8 @@ std::pair<Tensor, Tensor> scalar_result(const Tensor& t) {
 
 std::pair<Tensor, Tensor> sort(const Tensor& t, int64_t dim, bool descending, bool) {
   check_sortable(t, "sort");
+  if (ops::is_wide_unsigned(t))
+    return ops::in_order(t, [&](const Tensor& x) { return sort(x, dim, descending, true); });
   const int d = wrap_dim(dim, t->shape.size(), "sort");
   if (t->shape.empty()) return scalar_result(t);
   Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);
@@ -56,6 +58,8 @@ Tensor argsort(const Tensor& t, int64_t dim, bool descending) {
 
 std::pair<Tensor, Tensor> topk(const Tensor& t, int64_t k, int64_t dim, bool largest, bool) {
   check_sortable(t, "topk");
+  if (ops::is_wide_unsigned(t))
+    return ops::in_order(t, [&](const Tensor& x) { return topk(x, k, dim, largest, true); });
   const int d = wrap_dim(dim, t->shape.size(), "topk");
   const int64_t n = t->shape.empty() ? 1 : t->shape[d];
   PF_CHECK(k >= 0 && k <= n, ValueError, "topk", "got k ", k, " for dimension ", d, " of shape ",
@@ -86,6 +90,8 @@ Tensor ops::nth_index(const Tensor& t, int dim, Nth which, int64_t number) {
 
 static std::pair<Tensor, Tensor> kthvalue(const Tensor& t, int64_t k, int64_t dim, bool keepdim) {
   check_sortable(t, "kthvalue");
+  if (ops::is_wide_unsigned(t))
+    return ops::in_order(t, [&](const Tensor& x) { return kthvalue(x, k, dim, keepdim); });
   const int d = wrap_dim(dim, t->shape.size(), "kthvalue");
   const int64_t n = t->shape.empty() ? 1 : t->shape[d];
   PF_CHECK(k >= 1 && k <= n, ValueError, "kthvalue", "got k ", k, " for dimension ", d,
@@ -172,8 +178,11 @@ ops::Value unique_along(const Tensor& t, bool sorted_first, bool inverse, bool c
   const int n = t->shape.size(), d = wrap_dim(dim.value_or(0), n, op);
   PF_CHECK(!dim || n > 0, IndexError, op, "got dim ", *dim,
            " of a 0-d tensor; it has none; leave dim out");
-  return chosen(dim && n > 1 ? unique_slices(t, d, sorted_first, op) : unique_of(t, sorted_first),
-                inverse, counts);
+  const Tensor x = ops::ordered(t);
+  TensorList all =
+      dim && n > 1 ? unique_slices(x, d, sorted_first, op) : unique_of(x, sorted_first);
+  if (ops::is_wide_unsigned(t)) all[0] = ops::from_ordered(all[0], t->dtype);
+  return chosen(all, inverse, counts);
 }
 
 ops::Value unique(const Tensor& t, bool, bool return_inverse, bool return_counts,

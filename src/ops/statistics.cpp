@@ -163,6 +163,8 @@ Tensor nanmedian(const Tensor& x) {
 
 std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
   ops::check_arithmetic(x, "mode");
+  if (ops::is_wide_unsigned(x))
+    return ops::in_order(x, [&](const Tensor& t) { return mode(t, dim, keepdim); });
   if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};
   const int d = wrap_dim(dim, x->shape.size(), "mode");
   const int64_t n = x->shape[d];

@@ -225,8 +225,9 @@ def test_reductions_of_integers_and_bools():
     for kind in ("i1", "i4", "u1", "?"):
         b = a.astype(kind)
         x = xp.asarray(b)
-        assert xp.sum(x).dtype == xp.int64 and xp.prod(x + 0).dtype == xp.int64
-        same(xp.cumulative_sum(x, axis=1), np.cumulative_sum(b.astype("i8"), axis=1))
+        wide = "u8" if kind == "u1" else "i8"
+        assert xp.sum(x).dtype == xp.prod(x + 0).dtype == getattr(xp, np.dtype(wide).name)
+        same(xp.cumulative_sum(x, axis=1), np.cumulative_sum(b.astype(wide), axis=1))
     assert xp.sum(xp.asarray(a), dtype=xp.float32).dtype == xp.float32
     assert xp.sum(xp.zeros((2, 3)), axis=()).shape == (2, 3)
     assert np_of(xp.var(xp.asarray([1.0, 2.0, 4.0]), correction=1)) == pytest.approx(7 / 3)
@@ -430,7 +431,7 @@ def test_what_the_namespace_tells():
     assert info.capabilities()["boolean indexing"] is True
     assert info.default_device() in info.devices()
     assert info.default_dtypes()["real floating"] == pf.float32
-    assert set(info.dtypes(kind="integral")) == {"int8", "int16", "int32", "int64", "uint8"}
+    assert len(info.dtypes(kind="integral")) == 8 and len(info.dtypes(kind="unsigned integer")) == 4
     assert list(info.dtypes(kind=("bool", "real floating"))) == ["bool", "float32", "float64"]
     for name, dtype in info.dtypes(kind=("integral", "real floating")).items():  # they do calculate
         assert (xp.ones((2,), dtype=dtype) + 1).dtype == dtype, name

@@ -433,12 +433,15 @@ OTHERS = {
 }
 
 
+UNSIGNED = (pf.uint16, pf.uint32, pf.uint64)
+
+
 def real(v, dtype=None):
-    """Numbers of a result as floats, to be compared over dtypes; rounded to one, when it is given."""
+    """Numbers of a result as floats, to be compared over dtypes; as those of one, when it is given."""
     if isinstance(v, list):
         return [real(w, dtype) for w in v]
-    v = float(v.real if isinstance(v, complex) else v)
-    return v if dtype is None else converted(v, dtype)
+    v = v if dtype is None else converted(v, dtype)
+    return float(v.real if isinstance(v, complex) else v)
 
 
 @pytest.mark.parametrize("dtype", STORED, ids=str)
@@ -455,6 +458,8 @@ def test_operations_are_right_or_refused(dtype, monkeypatch):
         if row["family"] == "test" or any(f in name for f in FREE) or name == "combinations":
             continue
         if dice.random() > share or (dtype.is_complex and name in OTHERS):
+            continue
+        if dtype in UNSIGNED and name == "margin_ranking_loss":  # of differences, which wrap
             continue
         for k, shape in enumerate([(6,), (4, 4), (2, 3, 2)]):
             results = []
@@ -478,7 +483,7 @@ def test_operations_are_right_or_refused(dtype, monkeypatch):
             for r, e, g in zip(out, expected, got):
                 if dtype is pf.float8_e8m0fnu or name == "view":
                     continue  # it has no 0, which is among the arguments; bytes are other bytes
-                rounded = r.dtype if r.dtype in FLOAT8 else None
+                rounded = r.dtype if r.dtype in (*FLOAT8, *UNSIGNED) else None
                 assert np.allclose(real(e, rounded), real(g), equal_nan=True), (
                     row["schema"],
                     shape,
@@ -487,7 +492,7 @@ def test_operations_are_right_or_refused(dtype, monkeypatch):
     pf.synchronize()
 
 
-@pytest.mark.parametrize("dtype", STORED, ids=str)
+@pytest.mark.parametrize("dtype", [d for d in STORED if d not in UNSIGNED], ids=str)
 def test_arithmetic_says_what_is_wrong(dtype):
     x = pf.ones(4, dtype=dtype)
     runs = [

@@ -6,8 +6,7 @@
 Arrays are PyFlame's tensors. Operators and the attributes ``dtype``, ``device``, ``ndim``, ``shape``, ``T`` and ``mT``
 are the standard's; ``x.size`` is a method, as programs for PyTorch expect (``xp.info.size`` is not
 needed: ``math.prod(x.shape)``). What the standard leaves open, such as an integer plus a float, is
-answered as PyFlame does. uint16, uint32 and uint64 can be stored and converted, but not calculated
-with, so ``__array_namespace_info__().dtypes()`` does not name them.
+answered as PyFlame does.
 """
 
 # ruff: noqa: F401 (what is imported here is the interface)

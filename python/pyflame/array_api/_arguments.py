@@ -25,6 +25,6 @@ def wide(x, dtype):
     """The dtype in which sums and products of `x` are made and returned: the standard's default."""
     if dtype is not None:
         return dtype
-    if x.dtype in (_C.int8, _C.int16, _C.int32, _C.int64, _C.uint8, _C.bool):
-        return _C.int64
-    return x.dtype
+    if x.dtype in (_C.uint8, _C.uint16, _C.uint32, _C.uint64):
+        return _C.uint64
+    return x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else _C.int64

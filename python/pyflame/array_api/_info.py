@@ -14,7 +14,6 @@ _KINDS = {
 }
 _KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
 _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
-_STORED = ("uint16", "uint32", "uint64")  # kept and converted, not calculated with
 
 
 class _Info:
@@ -56,7 +55,7 @@ class _Info:
                 raise _C.ValueError(
                     f"pf.array_api.dtypes: got kind {k!r}; expected some of {', '.join(_KINDS)}"
                 )
-            names += [n for n in _KINDS[k] if n not in _STORED and n not in names]
+            names += [n for n in _KINDS[k] if n not in names]
         return {n: getattr(_C, n) for n in names}
 
 

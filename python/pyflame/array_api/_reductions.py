@@ -37,7 +37,7 @@ def mean(x, /, *, axis=None, keepdims=False):
 
 
 def sum(x, /, *, axis=None, dtype=None, keepdims=False):
-    """Integers and bools add up in int64 unless `dtype` says otherwise."""
+    """Unless `dtype` says otherwise unsigned integers add up in uint64, others and bools in int64."""
     dtype = _arguments.wide(x, dtype)
     return _over(x.to(dtype), axis, keepdims, lambda x, d, k: _ops.sum(x, d, k, dtype=dtype))
 

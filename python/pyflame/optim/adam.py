@@ -138,3 +138,11 @@ class AdamW(Adam):
         **options,
     ):  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+
+
+def __getattr__(name):
+    if name == "adam":  # the function, where PyTorch has it
+        from .functional import adam
+
+        return adam
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

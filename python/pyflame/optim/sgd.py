@@ -102,3 +102,11 @@ class SGD(Optimizer):
             "sgd", params, [p.grad for p in params], [self.state[p] for p in params], numbers,
             int(bool(decay != 0)), decay, group["maximize"],
         )  # fmt: skip
+
+
+def __getattr__(name):
+    if name == "sgd":  # the function, where PyTorch has it
+        from .functional import sgd
+
+        return sgd
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
