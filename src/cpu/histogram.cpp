@@ -113,6 +113,7 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
     }
   };
   const auto sum = [&](const W* of, const uint32_t* bin) HWY_ATTR {
+#pragma GCC unroll 8
     for (int64_t t = 0; t < kStep; ++t)
       table[bin[t] + t % kTables] += kWeighted ? static_cast<double>(of[t]) : 1.0;
   };
@@ -124,40 +125,40 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
       __builtin_prefetch(from + kNear + k * 64 / kSize);
     }
   };
+  // Blocks, what is left over as one more, and nothing at both ends: so what is done with a step
+  // stands here once and is inlined, whatever the compiler thinks of its size.
   const auto all = [&](const auto& find) HWY_ATTR {
     alignas(64) uint32_t bin[2][kBlock];
-    const W* w = kWeighted ? weights : nullptr;
-    const auto of = [&](int64_t i) { return kWeighted ? w + i : nullptr; };
+    S rest[kBlock];
+    W rest_weights[kBlock] = {};
     const int64_t blocks = n / kBlock, some = blocks / kStretches, more = blocks % kStretches;
-    const auto begin = [&](int64_t block) {
-      const int64_t s = block % kStretches;
-      return (s * some + std::min(s, more) + block / kStretches) * kBlock;
-    };
-    int now = 0;
-    int64_t i = 0;
-    if (blocks > 0)
-      for (int64_t k = 0; k < kBlock; k += kStep) find(x + k, of(k), bin[0] + k);
-    for (int64_t block = 1; block < blocks; ++block, now = 1 - now) {
-      const int64_t next = begin(block);
-      for (int64_t k = 0; k < kBlock; k += kStep) {
-        fetch(x + i + k);
-        if constexpr (kWeighted) fetch(w + i + k);
-        find(x + next + k, of(next + k), bin[1 - now] + k);
-        sum(of(i + k), bin[now] + k);
+    const int64_t left = n % kBlock, last = blocks + (left > 0);
+    const S* now = rest;
+    const W* now_of = rest_weights;
+    std::fill_n(rest, kBlock, std::numeric_limits<S>::quiet_NaN());
+    std::copy_n(x + n - left, left, rest);
+    std::fill_n(bin[0], kBlock, static_cast<uint32_t>(bins.count * kTables));
+    for (int64_t block = 0; block <= last; ++block) {
+      const S* next = rest;
+      const W* next_of = rest_weights;
+      if (block < blocks) {
+        const int64_t s = block % kStretches;
+        const int64_t at = (s * some + std::min(s, more) + block / kStretches) * kBlock;
+        next = x + at;
+        if constexpr (kWeighted) next_of = weights + at;
+      } else if (block == last) {
+        std::fill_n(rest, kBlock, std::numeric_limits<S>::quiet_NaN());
+      } else if constexpr (kWeighted) {
+        std::copy_n(weights + n - left, left, rest_weights);
       }
-      i = next;
-    }
-    if (blocks > 0)
-      for (int64_t k = 0; k < kBlock; k += kStep) sum(of(i + k), bin[now] + k);
-    for (i = blocks * kBlock; i < n; i += kStep) {
-      S rest[kStep];
-      W rest_weights[kStep] = {};
-      const int64_t m = std::min(kStep, n - i);
-      std::fill_n(rest, kStep, std::numeric_limits<S>::quiet_NaN());
-      std::copy_n(x + i, m, rest);
-      if constexpr (kWeighted) std::copy_n(w + i, m, rest_weights);
-      find(rest, rest_weights, bin[0]);
-      sum(rest_weights, bin[0]);
+      for (int64_t k = 0; k < kBlock; k += kStep) {
+        fetch(now + k);
+        if constexpr (kWeighted) fetch(now_of + k);
+        find(next + k, next_of + k, bin[(block + 1) % 2] + k);
+        sum(now_of + k, bin[block % 2] + k);
+      }
+      now = next;
+      now_of = next_of;
     }
   };
   std::fill_n(table, kTables * (bins.count + 1), 0.0);
