@@ -32,6 +32,8 @@ void cholesky(const KernelArgs& a) {
       T* x = data + i * n * n;
       // Memory that is row-major for us is by columns for LAPACK: the other triangle.
       info[i] = static_cast<int32_t>(cholesky_one(l, upper ? 'L' : 'U', n, x, n));
+      for (int64_t r = 0; r < n && info[i] == 0; ++r)  // NaN is not positive: libraries differ
+        if (x[r * n + r] != x[r * n + r]) info[i] = static_cast<int32_t>(r + 1);
       // Of a matrix that is not positive the factor of the leading minor that is remains: what else
       // libraries leave behind depends on their blocks.
       const int64_t kept = info[i] > 0 ? info[i] - 1 : n;

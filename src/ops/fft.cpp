@@ -185,6 +185,7 @@ Many one_of(const Tensor& x, const optional<int64_t>& n, int64_t dim, bool half_
             const char* op) {
   PF_CHECK(!x->shape.empty(), ShapeError, op,
            "got a tensor without dimensions; expected at least one; unsqueeze it");
+  if (n) check_size(*n, op);  // -1 leaves a size alone in lists only
   return many_of(x, n ? optional<IntList>(IntList{*n}) : std::nullopt, IntList{dim}, half_given,
                  op);
 }

@@ -140,6 +140,7 @@ def test_wrong_arguments():
     for error, text, f in (
         (pf.ValueError, "'ortho'", lambda: F.fft(x, norm="none")),
         (pf.ValueError, "at least 1", lambda: F.fft(x, n=0)),
+        (pf.ValueError, "size -1", lambda: F.ifft(x, n=-1)),
         (pf.ValueError, "at least 1", lambda: F.fft(pf.ones(2, 0))),
         (pf.ValueError, "at least 1", lambda: F.irfft(pf.ones(1))),
         (pf.IndexError, "dimension", lambda: F.fft(x, dim=1)),

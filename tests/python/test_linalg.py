@@ -493,12 +493,13 @@ def test_matrices_that_have_none():
 
 @pytest.mark.parametrize("n, at", [(1, 0), (4, 2), (7, 0), (150, 149), (600, 333)])
 @pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.complex128])
-def test_factor_of_what_is_not_positive(n, at, dtype):
+@pytest.mark.parametrize("value", [-1.0, pytest.param(np.nan, marks=pytest.mark.cpu_only)])
+def test_factor_of_what_is_not_positive(n, at, dtype, value):
     """The factor of the leading minor that is positive, and 0 elsewhere; alone, in a batch, under vmap."""
     x = RNG.standard_normal((n, n)) + 1j * RNG.standard_normal((n, n)) * dtype.is_complex
     a = x @ x.conj().T / n + np.eye(n)
     bad = a.copy()
-    bad[at, at] = -1.0
+    bad[at, at] = value
     both = pf.tensor(np.stack([a, bad])).to(dtype)
     for upper in (False, True):
         factors, info = L.cholesky_ex(both, upper=upper)
