@@ -4,8 +4,6 @@
 takes no part in values or gradients, NaN and infinities included. `dim` is a number, a tuple, or None
 for all dimensions. Where nothing is left a sum is 0, a product 1, the smallest element inf, the largest
 -inf (or the dtype's limits), and a mean, variance or softmax NaN.
-
-Masked tensors themselves (torch.masked.MaskedTensor, which PyTorch calls a prototype) are not there.
 """
 
 import math
@@ -16,6 +14,19 @@ __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp",
     "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
 ]  # fmt: skip
+
+
+_TENSORS = ("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor")
+
+
+def __getattr__(name):
+    if name in _TENSORS:
+        return getattr(_C._import("pyflame.masked_tensor"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), *_TENSORS})
 
 
 def _checked(name, input, mask):

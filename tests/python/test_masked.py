@@ -1,5 +1,6 @@
 """pf.masked against NumPy's masked arrays, and against PyTorch where it is there."""
 
+import importlib
 import math
 
 import numpy as np
@@ -124,3 +125,69 @@ def test_bad_arguments():
         M.var(x, 1, True, correction=1)
     with pytest.raises(IndexError):
         M.sum(x, 2)
+
+
+# ---- masked tensors -----------------------------------------------------------------------------
+
+MASKED = {
+    "sum": lambda T, a: a.sum(1), "sum of all": lambda T, a: a.sum(), "mean": lambda T, a: a.mean(1),
+    "amax": lambda T, a: a.amax(1), "amin": lambda T, a: T.amin(a, 0), "argmax": lambda T, a: a.argmax(1),
+    "prod": lambda T, a: a.prod(1), "std": lambda T, a: a.std(), "root": lambda T, a: T.sqrt(a * a),
+    "numbers": lambda T, a: 2 * a + 1 - a / 4, "two": lambda T, a: a + a * a, "row": lambda T, a: a[0],
+    "part": lambda T, a: a[:, 1:], "reshape": lambda T, a: a.reshape(3, 2), "softmax": lambda T, a: T.softmax(a, 1),
+    "turned": lambda T, a: a.transpose(0, 1), "compare": lambda T, a: a > 1, "double": lambda T, a: a.double(),
+    "where": lambda T, a: T.where(T.tensor([[True, True, False]] * 2), a, a * 2),
+    "negative": lambda T, a: abs(-a),
+}  # fmt: skip
+
+
+def masked_pair(T, module, requires_grad=False):
+    data = T.tensor([[1.0, float("nan"), -3.0], [4.0, 5.0, float("inf")]])
+    mask = T.tensor([[True, False, True], [False, False, False]])
+    return module.masked_tensor(data, mask, requires_grad=requires_grad)
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("name", MASKED)
+def test_masked_tensors_beside_pytorch(name):
+    torch = pytest.importorskip("torch")
+    sides = []
+    for T, module in ((torch, importlib.import_module("torch.masked")), (pf, pf.masked)):
+        out = MASKED[name](T, masked_pair(T, module))
+        assert module.is_masked_tensor(out)
+        sides.append(
+            (
+                out.get_mask().tolist(),
+                str(out.dtype).split(".")[-1],
+                out.to_tensor(7).float().tolist(),
+            )
+        )
+    theirs, ours = sides
+    assert ours[0] == theirs[0]
+    assert ours[1] == theirs[1] or name == "argmax"  # theirs are floats
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-6)
+
+
+def test_gradients_of_masked_tensors():
+    a = masked_pair(pf, pf.masked, True)
+    (a * a).sqrt().sum().backward()
+    assert a.grad.to_tensor(0.0).tolist() == [[1, 0, -1], [0, 0, 0]]
+    assert a.grad.get_data().tolist() == [[1, 0, -1], [0, 0, 0]]
+    x = pf.ones(2, requires_grad=True)
+    pf.masked.as_masked_tensor(x, pf.tensor([True, False])).mul(3).sum().backward()
+    assert x.grad.tolist() == [3, 0]
+    assert repr(masked_pair(pf, pf.masked)) == "MaskedTensor([[1.0000, --, -3.0000], [--, --, --]])"
+
+
+def test_what_masked_tensors_refuse():
+    a, x = masked_pair(pf, pf.masked), pf.ones(2, 3)
+    with pytest.raises(pf.ValueError, match="different masks in add"):
+        a + pf.masked.masked_tensor(x, x > 0)
+    with pytest.raises(TypeError, match="expected bool"):
+        pf.masked.masked_tensor(x, x)
+    with pytest.raises(pf.ValueError, match="expected the same"):
+        pf.masked.masked_tensor(x, pf.ones(3).bool())
+    with pytest.raises(AttributeError, match="get_data"):
+        a.tolist()
+    with pytest.raises(TypeError):
+        pf.matmul(a, a)
