@@ -1,6 +1,6 @@
 # cmake -DOUT=texts.cpp "-DFILES=a.h;b.cpp" -P EmbedTexts.cmake: the files as C++ strings. Of a .cpp,
 # which has launchers too, what stands before them; without `#ifdef PF_DEVICE_TEXT` it has no text.
-string(CONCAT text "// Made by EmbedTexts.cmake.\n#include \"gpu/device.h\"\n\n"
+string(CONCAT text "// Made by EmbedTexts.cmake.\n#include \"gpu/includes.h\"\n\n"
          "namespace pyflame::gpu {\n\nconst Text kTexts[] = {\n")
 set(count 0)
 foreach(file IN LISTS FILES)

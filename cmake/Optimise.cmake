@@ -1,26 +1,38 @@
 # How hard the library's sources are optimised in a release: all of them are installed, few are hot.
-target_compile_options(pyflame PRIVATE -O2)
-function(optimise FLAGS FOLDER)
-  list(TRANSFORM ARGN REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/src/${FOLDER}/\\1.cpp")
+# The sources of one level are one target (cmake/Precompile.cmake says why).
+function(optimise NAME FLAGS)
+  add_library(pyflame_${NAME} OBJECT ${ARGN})
+  target_compile_options(pyflame_${NAME} PRIVATE ${FLAGS})
+  target_link_libraries(pyflame_${NAME} PRIVATE pyflame_inside)
+  pyflame_precompile(pyflame_${NAME})
+  list(REMOVE_ITEM PYFLAME_SOURCES ${ARGN})
+  set(PYFLAME_SOURCES ${PYFLAME_SOURCES} $<TARGET_OBJECTS:pyflame_${NAME}> PARENT_SCOPE)
+endfunction()
+function(options FLAGS)  # of sources of src/cpu
+  list(TRANSFORM ARGN REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/src/cpu/\\1.cpp")
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "${FLAGS}")
 endfunction()
+macro(paths LIST FOLDER)
+  set(PATHS ${ARGN})
+  list(TRANSFORM PATHS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/src/${FOLDER}/\\1.cpp")
+  list(APPEND ${LIST} ${PATHS})
+endmacro()
 # Arguments are checked and kernels chosen here, once a call, and every call goes through a few of them.
-set(HOT autocast inplace matmul operators pointwise pointwise_functions record registry view)
-list(JOIN HOT "|" CALLED)
+paths(HOT ops autocast inplace matmul operators pointwise pointwise_functions record registry view)
 set(SMALL ${PYFLAME_SOURCES})
 list(FILTER SMALL INCLUDE REGEX "/src/(ops|io|nn|optim|files|meta|table)/")
-list(FILTER SMALL EXCLUDE REGEX "/src/ops/(${CALLED})\\.cpp$")
-set_property(SOURCE ${SMALL} APPEND PROPERTY COMPILE_OPTIONS -Os)
-optimise(-O3 ops ${HOT})
+list(REMOVE_ITEM SMALL ${HOT})
+optimise(small -Os ${SMALL})
 # Vectors are written out, and what is done with several of them is to be unrolled.
-optimise(-O3 cpu attention_rows conv_depthwise conv_flat conv_taps convert depthwise_kernels distance fft
-         fft_kernels gemm gemm_cells gemm_own gemm_pack gemm_row loss matmul move norm optim
-         pointwise_kernels_f32 recurrent recurrent_cells reduce softmax tape tile_convert)
+paths(HOT cpu attention_rows conv_depthwise conv_flat conv_taps convert depthwise_kernels distance fft
+      fft_kernels gemm gemm_cells gemm_own gemm_pack gemm_row loss matmul move norm optim
+      pointwise_kernels_f32 recurrent recurrent_cells reduce softmax tape tile_convert)
+optimise(hot -O3 ${HOT})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(QUIET -Wno-ignored-optimization-argument)  # clang-tidy reads these options
-  optimise("-fpeel-loops;${QUIET}" cpu gemm_micro pool_average pool_max)
+  options("-fpeel-loops;${QUIET}" gemm_micro pool_average pool_max)
   # Loops over elements: vectors, but neither copies for every case nor pieces of them.
-  optimise("-fvect-cost-model;${QUIET}" cpu attention conv creation index linalg linalg_spectral
-           linalg_tiles random reduce_exact scan scatter shape sort special)
-  optimise(-funswitch-loops cpu reduce_exact scatter)
+  options("-fvect-cost-model;${QUIET}" attention conv creation index linalg linalg_spectral linalg_tiles
+          random reduce_exact scan scatter shape sort special)
+  options(-funswitch-loops reduce_exact scatter)
 endif()

@@ -24,10 +24,8 @@ const char* find_text(const std::string& name) {
 
 // All but the architecture.
 std::vector<std::string> options_for(const Traits& t, const std::string& defines) {
-  std::vector<std::string> o;
-  o.push_back("-std=c++17");
-  o.push_back(PF_RT("-ffp-contract=off", "--fmad=false"));
-  if (kAmd) o.push_back("-O3");
+  std::vector<std::string> o{"-std=c++17", PF_RT("-ffp-contract=off", "--fmad=false")};
+  if (kAmd) o.emplace_back("-O3");
   o.push_back("-DPF_WARP=" + std::to_string(t.warp));
   for (size_t at = 0; at < defines.size();) {
     size_t end = defines.find(' ', at);

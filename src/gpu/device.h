@@ -233,14 +233,6 @@ struct CompileStats {
 };
 CompileStats& compile_stats();
 
-// ---- texts (generated at build) ----------------------------------------------------------------
-struct Text {
-  const char* name;
-  const char* text;
-};
-extern const Text kTexts[];
-extern const int kNumTexts;
-
 // Whether launches of such kernels (Loaded::early) are, which PYFLAME_EARLY_LAUNCHES=0 forbids.
 bool early_launches();
 

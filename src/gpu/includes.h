@@ -6,6 +6,14 @@
 
 namespace pyflame::gpu {
 
+// The files of kernels/ (generated at build).
+struct Text {
+  const char* name;
+  const char* text;
+};
+extern const Text kTexts[];
+extern const int kNumTexts;
+
 // The text of a file of kernels/, or null.
 using FindText = std::function<const char*(const std::string& file)>;
 

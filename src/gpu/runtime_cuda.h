@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #ifndef PF_GPU_CUDA
-#error "compile with one of -DPF_GPU_ROCM and -DPF_GPU_CUDA"
+#error "compile with -DPF_GPU_ROCM or -DPF_GPU_CUDA: list the source in PYFLAME_RUNTIME_SOURCES"
 #endif
 
 namespace pyflame::gpu {
