@@ -243,7 +243,7 @@ bool takes_behind(pf_group& g) {
   return takes;
 }
 
-class OneBehind : public Behind {
+class OneBehind final : public Behind {
  public:
   explicit OneBehind(const pf_group& g) : ranges_(g.after, *g.after_launch) {}
   void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const override {
@@ -253,7 +253,7 @@ class OneBehind : public Behind {
  private:
   Ranges ranges_;
 };
-class AroundCells : public BehindCells {
+class AroundCells final : public BehindCells {
  public:
   explicit AroundCells(const pf_group& g) : after_(g.after, *g.after_launch) {
     if (g.before) before_.emplace(g.before, *g.before_launch);
