@@ -172,4 +172,9 @@ PF_DEVICE void pf_store_words(void* p, const pf_u32* w) {
 #undef PF_PUT
 }
 
+// ---- how far ahead ---------------------------------------------------------------------------
+// Fours of rows of columns that are read before a program makes something of them (sum.h): with
+// two, registers do not suffice for GELU's gradient.
+enum { PF_FOURS_AHEAD = 1 };
+
 #endif

@@ -190,4 +190,8 @@ PF_DEVICE void pf_store_words(void* p, const pf_u32* w) {
   }
 }
 
+// ---- how far ahead ---------------------------------------------------------------------------
+// Fours of rows of columns that are read before a program makes something of them (sum.h).
+enum { PF_FOURS_AHEAD = 2 };
+
 #endif

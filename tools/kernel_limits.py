@@ -39,6 +39,7 @@ LIMITS = [
     Limit("flash_dmask", ("gfx11",), "spill", 8, "addresses of a mask, outside of the loop"),
     Limit("pf_scatter_.*", ("gfx9",), "scalars", 96, "what eight points at once are compared for, a pair of registers each"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
+    Limit("sum_columns", ("gfx9",), "spill", 48, "GELU's gradient of doubles before it", ("-DPF_T=double",)),
     Limit(
         "norm_backward", ("sm",), "spill", 512, "sums of 16 values or 8 doubles of each of 512 threads",
         ("-DPF_THREADS=512",),
