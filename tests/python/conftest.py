@@ -4,8 +4,8 @@ NumPy cannot read the memory of another device, so there `Tensor.numpy()` copies
 are about sharing memory with NumPy say so with `@pytest.mark.cpu_only`.
 
 Random tests run the same cases every time; `--hypothesis-profile=long` runs many others.
-PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests, by PYFLAME_TEST_SEED. PYFLAME_TEST_RACES=1 takes
-those that are marked for a race checker.
+PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests, by PYFLAME_TEST_SEED. PYFLAME_TEST_FILES=0/2 takes
+every second file, 1/2 the others. PYFLAME_TEST_RACES=1 takes those that are marked for a race checker.
 """
 
 import os
@@ -18,6 +18,7 @@ import pyflame as pf
 
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
+FILES = os.environ.get("PYFLAME_TEST_FILES", "0/1")
 RACES = os.environ.get("PYFLAME_TEST_RACES", "0") == "1"
 MARKERS = """
 cpu_only: about memory of the host; skipped elsewhere
@@ -57,11 +58,13 @@ def for_races(item):
 def pytest_collection_modifyitems(config, items):
     if RACES:
         items[:] = filter(for_races, items)
-    if SHARE < 1:
-        dice = random.Random(os.environ.get("PYFLAME_TEST_SEED", ""))
-        drawn = [(item, dice.random() < SHARE) for item in items]
-        items[:] = [item for item, take in drawn if take]
-        config.hook.pytest_deselected(items=[item for item, take in drawn if not take])
+    part, parts = map(int, FILES.split("/"))
+    files = sorted({item.path for item in items})
+    taken = set(files[part::parts])
+    dice = random.Random(os.environ.get("PYFLAME_TEST_SEED", ""))
+    drawn = [(item, item.path in taken and dice.random() < SHARE) for item in items]
+    items[:] = [item for item, take in drawn if take]
+    config.hook.pytest_deselected(items=[item for item, take in drawn if not take])
     if DEVICE == "cpu":
         return
     skip = pytest.mark.skip(reason="about memory of the host")
