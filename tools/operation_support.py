@@ -25,6 +25,8 @@ FILE = ROOT / "python" / "pyflame" / "_support.json"
 DTYPES = ("float64", "float32", "float16", "bfloat16", "complex128", "complex64", "int64", "int32")
 DTYPES += ("int16", "int8", "uint8", "bool")
 N = 256
+# Kernels of the CPU, and those that GPUs do the same with, beside programs.
+ELSEWHERE = {"cell_scales": "cell_moments"}
 
 
 # Calls that benchmarks/operations.py has not: of layers, which are timed as such, of decompositions,
@@ -289,7 +291,7 @@ def support(pf):
                 f"{name}: no dtype is taken; give it a call in benchmarks/operations.py"
             )
         kernels = sorted(set().union(*(k for k, _ in ran.values())))
-        missing = [k for k in kernels if k not in gpu]
+        missing = [k for k in kernels if ELSEWHERE.get(k, k) not in gpu]
         programs = any(p for _, p in ran.values())
         table[name] = [list(ran), kernels, programs, missing, [k for k in kernels if k in lapack]]
     return table
