@@ -17,6 +17,15 @@
 #include "pyflame/dtype.h"
 
 namespace pyflame::cpu {
+
+double piece_bytes() {
+  static const double bytes = [] {
+    const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return 0.5 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
+  }();
+  return bytes;
+}
+
 namespace {
 
 // Below, everything stays in the second cache between two launches anyway.
@@ -273,45 +282,24 @@ class AroundCells final : public BehindCells {
   Part as_ = Part::Inner;
 };
 
-void launch_with_behind(const pf_group& g) {
-  std::optional<OneBehind> one;
-  std::optional<AroundCells> cells;
+void launch_with(const pf_group& g, Behind& behind) {
   KernelArgs args = args_of(g);
-  args.behind = is_whole(g) ? static_cast<Behind*>(&one.emplace(g)) : &cells.emplace(g);
+  args.behind = &behind;
   static_cast<const KernelEntry*>(g.kernel)->run(args);
-  const bool taken = args.behind->taken();
+  const bool taken = behind.taken();
   if (!taken) program_launch(g.after, g.after_launch);
   *g.joined = taken ? 1 + (g.before != nullptr) : 0;
 }
-
-}  // namespace
-
-double piece_bytes() {
-  static const double bytes = [] {
-    const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return 0.5 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
-  }();
-  return bytes;
+void launch_with_behind(const pf_group& g) {
+  if (is_whole(g)) {
+    OneBehind one(g);
+    launch_with(g, one);
+  } else {
+    AroundCells around(g);
+    launch_with(g, around);
+  }
 }
 
-bool group_takes(pf_group& g) {
-  if (static_cast<const KernelEntry*>(g.kernel)->runs_behind) return takes_behind(g);
-  const int64_t size =
-      std::max(g.before ? g.before_launch->numel : 0, g.after ? g.after_launch->numel : 0);
-  if (size < kLeast) return false;
-  const Pieces p = pieces_of(g);
-  // Rows that no cache holds are better shared out within.
-  if (p.rows < 2 || static_cast<double>(4 * p.width * p.step) > piece_bytes()) return false;
-  const bool gains = before_takes_part(g, p);
-  for (int o = 0; o < g.nfeeds; ++o)
-    if (!gains && g.feeds[o] >= 0) g.without &= ~(1U << g.feeds[o]);
-  if (after_takes_part(g, p)) return true;
-  for (int j = 0; j < g.ntakes; ++j)
-    if (g.takes[j] >= 0 && g.without >> g.takes[j] & 1) return false;
-  return gains;
-}
-
-namespace {
 void launch_pieces(const pf_group& g, const Pieces& p) {
   std::optional<Ranges> before, after;
   if (before_takes_part(g, p))
@@ -441,6 +429,23 @@ void launch_pieces(const pf_group& g, const Pieces& p) {
 }
 
 }  // namespace
+
+bool group_takes(pf_group& g) {
+  if (static_cast<const KernelEntry*>(g.kernel)->runs_behind) return takes_behind(g);
+  const int64_t size =
+      std::max(g.before ? g.before_launch->numel : 0, g.after ? g.after_launch->numel : 0);
+  if (size < kLeast) return false;
+  const Pieces p = pieces_of(g);
+  // Rows that no cache holds are better shared out within.
+  if (p.rows < 2 || static_cast<double>(4 * p.width * p.step) > piece_bytes()) return false;
+  const bool gains = before_takes_part(g, p);
+  for (int o = 0; o < g.nfeeds; ++o)
+    if (!gains && g.feeds[o] >= 0) g.without &= ~(1U << g.feeds[o]);
+  if (after_takes_part(g, p)) return true;
+  for (int j = 0; j < g.ntakes; ++j)
+    if (g.takes[j] >= 0 && g.without >> g.takes[j] & 1) return false;
+  return gains;
+}
 
 void group_launch(const pf_group& g) {
   const bool behind = static_cast<const KernelEntry*>(g.kernel)->runs_behind;

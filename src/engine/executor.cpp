@@ -95,7 +95,7 @@ void Execution::prepare() {
   // stores both.
   const bool apart = !together_ ||
                      (g_.device.is_cpu() && g_.anchor.kernel->anchor == Anchor::Library) ||
-                     gives_of_cells(*g_.anchor.kernel);
+                     g_.anchor.kernel->anchor == Anchor::Cells;
   if (plan_.after.runs())
     plan_donations(plan_.after, stream_, plan_.kernel && apart ? &g_ : nullptr);
   if (g_.capture) [[unlikely]] {

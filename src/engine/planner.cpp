@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/allocator.h"
-#include "table/kernels/cells.h"
 
 namespace pyflame::engine {
 namespace {
@@ -227,7 +226,7 @@ bool cells_before(const Window& w, const ProgramStep& before) {
 bool link_after(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   const Phase &first = w.phases[0], &last = w.phases[1];
-  const bool cells = gives_of_cells(*a.kernel);
+  const bool cells = a.kernel->anchor == Anchor::Cells;
   if (cells && !goes_through_cells(a, plan.after)) return false;
   for (int j = 0; j < plan.after.ninputs; ++j) {
     const Place& p = last.inputs[plan.after.used[j]];
@@ -275,7 +274,7 @@ bool link(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   if (!all_known(w, plan) || !is_aside(plan.early, plan) || !is_aside(plan.late, plan))
     return false;
-  const bool cells = gives_of_cells(*a.kernel);
+  const bool cells = a.kernel->anchor == Anchor::Cells;
   // The rows of a kernel are in the order of its dimensions; what libraries would make lies as the
   // kernel was told to lay it.
   if (cells) {
@@ -300,10 +299,6 @@ bool link(const Window& w, Plan& plan) {
 }
 
 }  // namespace
-
-bool gives_of_cells(const Kernel& k) {
-  return &k == &kernel<kernels::CellScales>() || &k == &kernel<kernels::CellSlopes>();
-}
 
 void make_plan(Window& w, bool to_anchor, Plan& plan) {
   plan.to_anchor = to_anchor;
@@ -334,7 +329,7 @@ void plan_donations(ProgramStep& step, const StreamState* stream, const Window* 
     };
     if (!behind) return int64_t{1};
     const AnchorCall& a = behind->anchor;
-    if (!gives_of_cells(*a.kernel)) return 1 + count(a.tensors, a.nouts);
+    if (a.kernel->anchor != Anchor::Cells) return 1 + count(a.tensors, a.nouts);
     const Phase& first = behind->phases[0];
     return 1 + alike(a.tensors, a.ntensors) + alike(first.outputs, first.nnodes);
   };

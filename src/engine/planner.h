@@ -63,10 +63,6 @@ struct Plan {
 bool set_fast_numerics(bool);
 bool fast_numerics();
 
-// Kernels whose results are what a program over the elements of channels reads of each of them;
-// the first tensor that they read has these.
-bool gives_of_cells(const Kernel&);
-
 // What messages call a node; of no row, a gradient.
 const char* row_label(const pf_node&);
 void make_plan(Window&, bool to_anchor, Plan&);

@@ -91,14 +91,15 @@ bool comes_early(const Group& g, const Request& q) {
 // those.
 bool goes_through_cells(const Group& g, const Dims& shape) {
   const AnchorCall& a = g.anchor;
-  return g.has_anchor && gives_of_cells(*a.kernel) && a.shapes[a.nouts] == shape;
+  return g.has_anchor && a.kernel->anchor == Anchor::Cells && a.shapes[a.nouts] == shape;
 }
 // Whether the request has one number for each cell of a pending kernel that gives such, and may run
 // between that and the program over the elements: what is made of both can follow the kernel.
 bool goes_beside(const Group& g, const Request& q) {
   const AnchorCall& a = g.anchor;
   const Phase& after = g.phases[1];
-  if (!g.has_anchor || !gives_of_cells(*a.kernel) || !(a.shapes[0] == *q.shape)) return false;
+  if (!g.has_anchor || a.kernel->anchor != Anchor::Cells || !(a.shapes[0] == *q.shape))
+    return false;
   const auto made_after = [&g](const Storage& s) { return writes(g, s, kAfter); };
   if (q.dst && (made_after(*q.dst->storage) ||
                 std::any_of(after.inputs, after.inputs + after.ninputs, [&q](const Place& p) {
@@ -537,7 +538,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     touches_mine |= writes(g, s);
   }
   const bool pending =
-      (k.anchor == Anchor::Library || k.anchor == Anchor::Reduce || k.anchor == Anchor::Rowwise) &&
+      k.anchor != Anchor::General && k.anchor != Anchor::MultiTensor &&
       count <= kMaxAnchorTensors && attrs.size() <= kMaxAttrs && !foreign &&
       !((k.indices != kernels::Indices::None || options.indices != kernels::Indices::None) &&
         backend_of(device)->synchronous) &&

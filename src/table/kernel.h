@@ -30,8 +30,9 @@
 namespace pyflame::kernels {
 
 // What a group makes of a kernel. General ones run at once. The others wait, so that pointwise work
-// can join them: Library (products), Reduce, Rowwise. MultiTensor: many tensors, at once.
-enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
+// can join them: Library (products), Reduce, Rowwise, Cells (sums whose results are what a program
+// over the elements reads of each cell: kernels/cells.h). MultiTensor: many tensors, at once.
+enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, Cells, MultiTensor };
 
 // How the tensors that a kernel reads may lie in memory: by any strides, or row-major only, where
 // the engine copies what lies otherwise.

@@ -600,7 +600,7 @@ def test_a_pool_shares_its_memory_with_nothing_else():
     outside = pf.randn(1 << 20, device=on)
     stats = pool.stats()
     assert stats["allocations"] >= 3 and stats["allocated_bytes"] >= 5 << 20
-    if ONE != "paranoid":  # whose freed memory is the C library's to give away
+    if ONE != "paranoid":
         assert place not in [t.data_ptr() for t in inside]
     mine = [(s["address"], s["address"] + s["total_size"]) for s in pool.snapshot()]
 
@@ -610,8 +610,8 @@ def test_a_pool_shares_its_memory_with_nothing_else():
     assert all(map(within, [*inside, recorded])) and not within(outside)
     assert recorded.sum().item() == 2 << 18
     del inside
-    assert not within(pf.randn(1 << 20, device=on))
-    if ONE != "paranoid":  # which keeps nothing
+    if ONE != "paranoid":  # which keeps nothing: the C library may give the same memory again
+        assert not within(pf.randn(1 << 20, device=on))
         with pf.memory.use_mem_pool(pool):
             again = pf.randn(1 << 20, device=on)
         assert within(again)

@@ -37,7 +37,7 @@ struct CellSums {
 // above, of one batch, with all that follows from them for each cell. So a program over the
 // elements can follow in the same window. Backends may have none of the two.
 struct CellScales {
-  static constexpr KernelInfo kInfo{"cell_scales", Anchor::Reduce, 4};
+  static constexpr KernelInfo kInfo{"cell_scales", Anchor::Cells, 4};
   template <class T>
   struct Tensors {
     T mean, var, rstd, scale;  // 1 / sqrt(var + eps), and that times the weight
@@ -50,7 +50,7 @@ struct CellScales {
   };
 };
 struct CellSlopes {
-  static constexpr KernelInfo kInfo{"cell_slopes", Anchor::Reduce, 4};
+  static constexpr KernelInfo kInfo{"cell_slopes", Anchor::Cells, 4};
   template <class T>
   struct Tensors {
     T sum, product;  // the latter times rstd
