@@ -5,7 +5,7 @@ ours, its *sources*, the first of which wins. So classes and functions are the s
 both names, while the facade says in PyTorch's words what is missing.
 
 Sources are found by name: torch.a.b is `_torch/only/a/b.py`, where that is, and pyflame.a.b, a file or
-one of the paths that `pyflame._aliases` makes.
+one of the paths that `pyflame._aliases` makes, or a row of `absent`.
 """
 
 import importlib
@@ -15,7 +15,7 @@ import threading
 import types
 
 from .. import _C, _aliases
-from . import missing
+from . import absent, missing
 from .version import TEXT
 
 _ROOT = "torch"
@@ -26,8 +26,13 @@ _FROZEN = ("<frozen importlib._bootstrap>", importlib._bootstrap.__file__)
 
 # Modules under PyTorch's name alone that are one.
 _SAME = {f"torch.onnx.symbolic_opset{n}": f"{_ONLY}.onnx.symbolic_helper" for n in range(7, 21)}
-
-_SAME["torch.quantization"] = f"{_ONLY}.ao.quantization"
+_SAME |= {
+    "torch.cuda.comm": "torch.nn.parallel.comm",
+    "torch.distributed._composable.fsdp": "torch.distributed.fsdp",
+    "torch.distributed._tensor": "torch.distributed.tensor",
+    "torch.distributed._tensor.experimental": "torch.distributed.tensor.experimental",
+    "torch.quantization": "torch.ao.quantization",
+}
 
 # Of a module itself, not of its contents.
 _MACHINERY = {
@@ -167,7 +172,7 @@ class _Finder:
         if name in _PACKAGES:
             return [importlib.import_module(f"{_OURS}.{name}")]
         head, _, leaf = name.rpartition(".")
-        found = []
+        found = [module] if (module := absent.module(name)) else []
         for parent in self.sources(head):
             inside = parent.__name__.startswith(_ONLY)
             child = f"{parent.__name__}.{leaf}"

@@ -9,9 +9,9 @@ import types as _types
 import pyflame as _pyflame
 
 from ... import _foreach
+from ..absent import absent as _absent
 from ..version import TEXT as _TEXT
 from ..version import TorchVersion as _TorchVersion
-from ._absent import absent as _absent
 
 __version__ = _TorchVersion(_TEXT)
 

@@ -5,8 +5,8 @@ from ... import _C
 from ... import overrides as _overrides
 from ... import profiler as _profiler
 from ...nn import functional as _functional
+from ..absent import absent as _absent
 from . import library as _library
-from ._absent import absent as _absent
 
 _where = {}
 

@@ -1,6 +1,6 @@
 """torch._subclasses.fake_tensor: no tensor is one; the device "meta" has shapes without values."""
 
-from .._absent import absent
+from ...absent import absent
 
 _needs = absent(__name__, "tensors without values are those of the device 'meta'")
 FakeTensor, FakeTensorMode = map(_needs, ("FakeTensor", "FakeTensorMode"))

@@ -1,6 +1,6 @@
 """torch.cuda.nccl: names only; several processes are not there yet."""
 
-from .._absent import absent as _absent
+from ...absent import absent as _absent
 
 _needs = _absent("torch.cuda.nccl", "training by several processes is not there yet")
 all_reduce, reduce, broadcast, all_gather, reduce_scatter = map(

@@ -4,9 +4,9 @@ names that programs import are here; what would need other processes raises NotS
 import enum as _enum
 
 from .... import _C
-from .._absent import absent as _absent
+from ...absent import SEVERAL as _WHY
+from ...absent import absent as _absent
 
-_WHY = "training by several processes is not there yet; run one process"
 _needs = _absent("torch.distributed", _WHY)
 _NAMES = """
     Backend DeviceMesh FileStore HashStore PrefixStore ProcessGroup Store TCPStore P2POp Work

@@ -1,6 +1,6 @@
 """torch.utils._python_dispatch: modes that see every operation, which are not there."""
 
-from .._absent import absent as _absent
+from ...absent import absent as _absent
 
 _needs = _absent(
     "torch.utils._python_dispatch", "no mode sees every operation; use pyflame.explain"

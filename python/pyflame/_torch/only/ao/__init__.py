@@ -1,1 +1,0 @@
-"""torch.ao: what PyTorch has for smaller models."""

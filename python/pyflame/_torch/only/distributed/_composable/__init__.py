@@ -1,1 +1,0 @@
-"""torch.distributed._composable: the old place of fully_shard."""

@@ -1,3 +1,0 @@
-"""torch.distributed._composable.fsdp: the old name of torch.distributed.fsdp's second kind."""
-
-from ..fsdp import *  # noqa: F403
