@@ -7,7 +7,7 @@ from .. import _C
 from ..amp import GradScaler
 from ..optim import narrow
 from ..optim import optimizer as _optimizer
-from ..optim.adam import Adam
+from ..optim.adam_sgd import Adam
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from . import guards

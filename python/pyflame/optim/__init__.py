@@ -2,13 +2,12 @@
 
 from . import lr_scheduler
 from .adafactor import Adafactor
-from .adam import Adam, AdamW
+from .adam_sgd import SGD, Adam, AdamW
 from .lamb import LAMB
 from .lbfgs import LBFGS
 from .muon import Muon
 from .optimizer import Optimizer
 from .rules import ASGD, Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, RMSprop, Rprop
-from .sgd import SGD
 from .sparse_adam import SparseAdam
 
 __all__ = [

@@ -8,9 +8,8 @@ each) are changed in place; no gradient goes through. A parameter whose gradient
 
 from .._C import NotSupportedError, Tensor, ValueError
 from ..autograd import no_grad
-from .adam import Adam, AdamW
+from .adam_sgd import SGD, Adam, AdamW
 from .rules import ASGD, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop, Rprop
-from .sgd import SGD
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 # The optimizer, and what each list behind parameters and gradients is in its state.
