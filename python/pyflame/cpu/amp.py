@@ -1,5 +1,7 @@
 """torch.cpu.amp's names: autocast and GradScaler of the CPU."""
 
+import functools
+
 from .. import amp as _amp
 
 __path__ = []  # for modules below it: _aliases.py
@@ -17,12 +19,4 @@ class autocast(_amp.autocast):
 class GradScaler(_amp.GradScaler):
     """amp.GradScaler of the CPU."""
 
-    def __init__(
-        self,
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
-    ):
-        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+    __init__ = functools.partialmethod(_amp.GradScaler.__init__, "cpu")

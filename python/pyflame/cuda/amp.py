@@ -21,17 +21,7 @@ class autocast(_amp.autocast):
 class GradScaler(_amp.GradScaler):
     """amp.GradScaler of GPUs."""
 
-    def __init__(
-        self,
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
-    ):
-        super().__init__(
-            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
-        )
+    __init__ = functools.partialmethod(_amp.GradScaler.__init__, "cuda")
 
 
 custom_fwd = functools.partial(_amp.custom_fwd, device_type="cuda")

@@ -47,8 +47,9 @@ class _RunningNorm(_Affine):
     _ranks = ()
 
     def __init__(
-        self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-    ):
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+        device=None, dtype=None, *, bias=True,
+    ):  # fmt: skip
         super().__init__()
         self.num_features = num_features
         self.eps = eps
@@ -106,14 +107,6 @@ class _RunningNorm(_Affine):
 
 
 class _BatchNorm(_RunningNorm):
-    def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
-        device=None, dtype=None, *, bias=True,
-    ):  # fmt: skip
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-        )
-
     def forward(self, input):
         self._check_input_dim(input)
         mean, var, count = self._running()
@@ -134,7 +127,7 @@ class _InstanceNorm(_RunningNorm):
         device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
     def forward(self, input):

@@ -32,11 +32,12 @@ class _Layer(Module):
     """What a layer of an encoder and one of a decoder share: attention to itself, and the network."""
 
     def __init__(
-        self, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-        norm_first, bias, attentions, **where,
+        self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu,
+        layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True, device=None, dtype=None,
     ):  # fmt: skip
         super().__init__()
-        for name in attentions:
+        where = {"device": device, "dtype": dtype}
+        for name in self._attentions:
             attention = MultiheadAttention(
                 d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where
             )
@@ -45,7 +46,7 @@ class _Layer(Module):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
         self.norm_first = norm_first
-        parts = range(1, len(attentions) + 2)
+        parts = range(1, len(self._attentions) + 2)
         for i in parts:
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
             setattr(self, f"norm{i}", norm)
@@ -70,24 +71,7 @@ class TransformerEncoderLayer(_Layer):
     Input and result [S, N, d_model], or [N, S, d_model] with batch_first.
     """
 
-    def __init__(
-        self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias, ("self_attn",), device=device, dtype=dtype,
-        )  # fmt: skip
+    _attentions = ("self_attn",)
 
     def _ff_block(self, x):
         return self.dropout2(self._network(x))
@@ -135,24 +119,7 @@ class TransformerDecoderLayer(_Layer):
     Target and result [T, N, d_model], memory [S, N, d_model]; N first with batch_first.
     """
 
-    def __init__(
-        self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias, ("self_attn", "multihead_attn"), device=device, dtype=dtype,
-        )  # fmt: skip
+    _attentions = ("self_attn", "multihead_attn")
 
     def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
         x = self.multihead_attn(

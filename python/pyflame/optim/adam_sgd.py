@@ -163,12 +163,11 @@ class Adam(Optimizer):
 
     def _check(self, group):
         super()._check(group)
-        name = type(self).__name__
         if not group["eps"] >= 0:
-            raise ValueError(f"pf.optim.{name}: invalid epsilon value: {group['eps']}")
-        for i, beta in enumerate(group["betas"]):
-            if not 0 <= beta < 1:
-                raise ValueError(f"pf.optim.{name}: invalid beta parameter at index {i}: {beta}")
+            raise ValueError(
+                f"pf.optim.{type(self).__name__}: invalid epsilon value: {group['eps']}"
+            )
+        self._check_betas(group)
 
     def _step(self, group):
         amsgrad = group["amsgrad"]

@@ -15,27 +15,19 @@ class LAMB(ByRule):
     `differentiable` is refused.
     """
 
+    _not_negative = ("eps",)
+
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, *, foreach=None,
         maximize=False, capturable=False, differentiable=False, fused=None,
     ):  # fmt: skip
-        defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(
+            params, lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, maximize=maximize,
+            foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
+        )  # fmt: skip
 
     def _check(self, group):
         super()._check(group)
-        self._check_not_negative(group, "eps")
-        self._check_betas(group)
         self._refuse_differentiable(group)
 
     def _step(self, group):

@@ -181,6 +181,13 @@ class Optimizer:
             if not value >= 0:
                 raise ValueError(f"pf.optim.{type(self).__name__}: invalid {name}: {value}")
 
+    def _check_betas(self, group):
+        for i, beta in enumerate(group["betas"]):
+            if not 0 <= beta < 1:
+                raise ValueError(
+                    f"pf.optim.{type(self).__name__}: invalid beta parameter at index {i}: {beta}"
+                )
+
     def zero_grad(self, set_to_none=True):
         for group in self.param_groups:
             for p in group["params"]:

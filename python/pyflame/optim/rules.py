@@ -18,6 +18,10 @@ class ByRule(Optimizer):
 
     _decoupled = False  # weight decay: of the parameter, not added to the gradient
     _only_kernels = True
+    _not_negative = ()  # options
+
+    def __init__(self, params, **defaults):
+        super().__init__(params, defaults)
 
     def _rule(self, group):
         """(name of the rule, names of its states)"""
@@ -45,17 +49,13 @@ class ByRule(Optimizer):
             return 2, 1 - group["lr"] * decay
         return 1, decay
 
-    def _check_betas(self, group, name="betas"):
-        for i, beta in enumerate(group[name]):
-            if not 0 <= beta < 1:
-                raise ValueError(
-                    f"pf.optim.{type(self).__name__}: invalid beta parameter at index {i}: {beta}"
-                )
-
-    def _check_not_negative(self, group, *names):
-        for name in names:
+    def _check(self, group):
+        super()._check(group)
+        for name in self._not_negative:
             if not group[name] >= 0:
                 raise ValueError(f"pf.optim.{type(self).__name__}: invalid {name}: {group[name]}")
+        if "betas" in group:
+            self._check_betas(group)
 
     def _refuse_differentiable(self, group):
         if group["differentiable"]:
@@ -103,32 +103,23 @@ def _is_set(number):
     return bool(number != 0)
 
 
-def _defaults(**options):
-    return options
-
-
 class RMSprop(ByRule):
     """p -= lr * g / (sqrt(average of g²) + eps), the average with decay `alpha`.
 
     `centered` takes the square of g's average off; with `momentum` the quotients are gathered.
     """
 
+    _not_negative = ("eps", "momentum", "alpha")
+
     def __init__(
         self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
         capturable=False, foreach=None, maximize=False, differentiable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
-                weight_decay=weight_decay, capturable=capturable, foreach=foreach,
-                maximize=maximize, differentiable=differentiable,
-            ),
+            params, lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+            weight_decay=weight_decay, capturable=capturable, foreach=foreach, maximize=maximize,
+            differentiable=differentiable,
         )  # fmt: skip
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_not_negative(group, "eps", "momentum", "alpha")
 
     def _rule(self, group):
         rule, names = "rmsprop", ["square_avg"]
@@ -149,17 +140,16 @@ class RMSprop(ByRule):
 class Adagrad(ByRule):
     """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g²) + eps)"""
 
+    _not_negative = ("eps", "lr_decay", "initial_accumulator_value")
+
     def __init__(
         self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
         foreach=None, *, maximize=False, differentiable=False, fused=None,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-                initial_accumulator_value=initial_accumulator_value, foreach=foreach,
-                maximize=maximize, differentiable=differentiable, fused=fused,
-            ),
+            params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, foreach=foreach, maximize=maximize,
+            differentiable=differentiable, fused=fused,
         )  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:
@@ -169,10 +159,6 @@ class Adagrad(ByRule):
         """The sums of squares in memory that processes share."""
         for s in self.state.values():
             s["sum"].share_memory_()
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_not_negative(group, "eps", "lr_decay", "initial_accumulator_value")
 
     def _rule(self, group):
         return "adagrad", ("sum",)
@@ -191,21 +177,19 @@ class Adagrad(ByRule):
 class Adadelta(ByRule):
     """p -= lr * u with u = g * sqrt(average of u² + eps) / sqrt(average of g² + eps)"""
 
+    _not_negative = ("eps",)
+
     def __init__(
         self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *,
         capturable=False, maximize=False, differentiable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
-                capturable=capturable, foreach=foreach, differentiable=differentiable,
-            ),
+            params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
+            capturable=capturable, foreach=foreach, differentiable=differentiable,
         )  # fmt: skip
 
     def _check(self, group):
         super()._check(group)
-        self._check_not_negative(group, "eps")
         if not 0 <= group["rho"] <= 1:
             raise ValueError(f"pf.optim.Adadelta: invalid rho: {group['rho']}")
 
@@ -220,22 +204,16 @@ class Adadelta(ByRule):
 class Adamax(ByRule):
     """Adam with the largest of |g|, decaying by beta2, in place of the root of the squares."""
 
+    _not_negative = ("eps",)
+
     def __init__(
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *,
         maximize=False, differentiable=False, capturable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, foreach=foreach,
-                maximize=maximize, differentiable=differentiable, capturable=capturable,
-            ),
+            params, lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, foreach=foreach,
+            maximize=maximize, differentiable=differentiable, capturable=capturable,
         )  # fmt: skip
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_not_negative(group, "eps")
-        self._check_betas(group)
 
     def _rule(self, group):
         return "adamax", ("exp_avg", "exp_inf")
@@ -248,6 +226,7 @@ class Adamax(ByRule):
 class NAdam(ByRule):
     """Adam with Nesterov's momentum, whose share grows with the step (`momentum_decay`)."""
 
+    _not_negative = ("eps", "momentum_decay")
     _scalars = {"step": int, "mu_product": float}
 
     def __init__(
@@ -256,19 +235,11 @@ class NAdam(ByRule):
         differentiable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay,
-                momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
-                maximize=maximize, foreach=foreach, capturable=capturable,
-                differentiable=differentiable,
-            ),
+            params, lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay,
+            momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+            maximize=maximize, foreach=foreach, capturable=capturable,
+            differentiable=differentiable,
         )  # fmt: skip
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_not_negative(group, "eps", "momentum_decay")
-        self._check_betas(group)
 
     def _rule(self, group):
         return "nadam", ("exp_avg", "exp_avg_sq")
@@ -301,24 +272,18 @@ class NAdam(ByRule):
 class RAdam(ByRule):
     """Adam that divides by the root of the squares only when enough of them were seen."""
 
+    _not_negative = ("eps",)
+
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0,
         decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False,
         differentiable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, maximize=maximize,
-                foreach=foreach, capturable=capturable,
-                decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable,
-            ),
+            params, lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay,
+            maximize=maximize, foreach=foreach, capturable=capturable,
+            decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable,
         )  # fmt: skip
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_not_negative(group, "eps")
-        self._check_betas(group)
 
     def _rule(self, group):
         return "radam", ("exp_avg", "exp_avg_sq")
@@ -349,11 +314,9 @@ class ASGD(ByRule):
         maximize=False, differentiable=False, capturable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
-                maximize=maximize, differentiable=differentiable, capturable=capturable,
-            ),
+            params, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay,
+            foreach=foreach, maximize=maximize, differentiable=differentiable,
+            capturable=capturable,
         )  # fmt: skip
 
     def _rule(self, group):
@@ -384,11 +347,8 @@ class Rprop(ByRule):
         foreach=None, maximize=False, differentiable=False,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, etas=tuple(etas), step_sizes=tuple(step_sizes), foreach=foreach,
-                maximize=maximize, differentiable=differentiable, capturable=capturable,
-            ),
+            params, lr=lr, etas=tuple(etas), step_sizes=tuple(step_sizes), foreach=foreach,
+            maximize=maximize, differentiable=differentiable, capturable=capturable,
         )  # fmt: skip
 
     def _check(self, group):
@@ -422,16 +382,9 @@ class Lion(ByRule):
         maximize=False, capturable=False, differentiable=False, fused=None,
     ):  # fmt: skip
         super().__init__(
-            params,
-            _defaults(
-                lr=lr, betas=tuple(betas), weight_decay=weight_decay, maximize=maximize,
-                foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
-            ),
+            params, lr=lr, betas=tuple(betas), weight_decay=weight_decay, maximize=maximize,
+            foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
         )  # fmt: skip
-
-    def _check(self, group):
-        super()._check(group)
-        self._check_betas(group)
 
     def _rule(self, group):
         return "lion", ("exp_avg",)

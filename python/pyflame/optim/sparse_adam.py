@@ -18,11 +18,7 @@ class SparseAdam(Optimizer):
             raise ValueError(
                 f"pf.optim.SparseAdam: invalid lr or eps: {group['lr']}, {group['eps']}; expected more than 0"
             )
-        for i, beta in enumerate(group["betas"]):
-            if not 0 <= beta < 1:
-                raise ValueError(
-                    f"pf.optim.SparseAdam: invalid beta parameter at index {i}: {beta}"
-                )
+        self._check_betas(group)
 
     def _step(self, group):
         params = [p for p in group["params"] if p.grad is not None]
