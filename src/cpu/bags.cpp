@@ -105,12 +105,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(BagSums);
-namespace {
-void bag_sums(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(BagSums)(a);
-}
-}  // namespace
-PF_CPU_KERNEL(kernels::BagSums::kInfo, bag_sums)
+PF_CPU_SIMD_KERNEL(BagSums)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

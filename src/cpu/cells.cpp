@@ -484,27 +484,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(CellMoments);
-HWY_EXPORT(CellSums);
-HWY_EXPORT(CellScales);
-HWY_EXPORT(CellSlopes);
-namespace {
-void cell_moments(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CellMoments)(a);
-}
-void cell_sums(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CellSums)(a);
-}
-void cell_scales(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CellScales)(a);
-}
-void cell_slopes(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CellSlopes)(a);
-}
-}  // namespace
-PF_CPU_KERNEL(kernels::CellMoments::kInfo, cell_moments)
-PF_CPU_KERNEL(kernels::CellSums::kInfo, cell_sums)
-PF_CPU_KERNEL(kernels::CellScales::kInfo, cell_scales, RunsBehind{})
-PF_CPU_KERNEL(kernels::CellSlopes::kInfo, cell_slopes, RunsBehind{})
+PF_CPU_SIMD_KERNEL(CellMoments)
+PF_CPU_SIMD_KERNEL(CellSums)
+PF_CPU_SIMD_KERNEL(CellScales, RunsBehind{})
+PF_CPU_SIMD_KERNEL(CellSlopes, RunsBehind{})
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -208,7 +208,7 @@ void BackwardOf(const KernelArgs& a) {
 
 }  // namespace
 
-void CtcForward(const KernelArgs& a) {
+void Ctc(const KernelArgs& a) {
   dispatch_wide(a.dtype(kernels::tensors<kernels::Ctc>.loss), [&]<class T>() { ForwardOf<T>(a); });
 }
 void CtcBackward(const KernelArgs& a) {
@@ -222,17 +222,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(CtcForward);
-HWY_EXPORT(CtcBackward);
-namespace {
-void ctc(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CtcForward)(a);
-}
-void ctc_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(CtcBackward)(a);
-}
-}  // namespace
-PF_CPU_KERNEL(kernels::Ctc::kInfo, ctc)
-PF_CPU_KERNEL(kernels::CtcBackward::kInfo, ctc_backward)
+PF_CPU_SIMD_KERNEL(Ctc)
+PF_CPU_SIMD_KERNEL(CtcBackward)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -302,17 +302,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(Distances);
-HWY_EXPORT(DistancesBackward);
-namespace {
-void distances(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(Distances)(a);
-}
-void distances_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(DistancesBackward)(a);
-}
-}  // namespace
-PF_CPU_KERNEL(kernels::Distances::kInfo, distances)
-PF_CPU_KERNEL(kernels::DistancesBackward::kInfo, distances_backward)
+PF_CPU_SIMD_KERNEL(Distances)
+PF_CPU_SIMD_KERNEL(DistancesBackward)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -236,7 +236,7 @@ void EachStretch(const Images<S>& m, const S* at, bool slopes, F&& fn) {
                 });
 }
 
-void Sample(const KernelArgs& a) {
+void GridSample(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::GridSample>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     const Images<S> m(a);
@@ -249,7 +249,7 @@ void Sample(const KernelArgs& a) {
                    });
   });
 }
-void SampleGrid(const KernelArgs& a) {
+void GridSampleGrid(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::GridSampleGrid>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     const Images<S> m(a);
@@ -263,7 +263,7 @@ void SampleGrid(const KernelArgs& a) {
                    });
   });
 }
-void SampleInput(const KernelArgs& a) {
+void GridSampleInput(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::GridSampleInput>;
   dispatch_float(a.dtype(at.dy), [&]<class S>() {
     using T = ComputeOf<S>;
@@ -302,22 +302,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(Sample);
-HWY_EXPORT(SampleGrid);
-HWY_EXPORT(SampleInput);
-namespace {
-void sample(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(Sample)(a);
-}
-void sample_grid(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SampleGrid)(a);
-}
-void sample_input(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SampleInput)(a);
-}
-}  // namespace
-PF_CPU_KERNEL(kernels::GridSample::kInfo, sample)
-PF_CPU_KERNEL(kernels::GridSampleGrid::kInfo, sample_grid)
-PF_CPU_KERNEL(kernels::GridSampleInput::kInfo, sample_input)
+PF_CPU_SIMD_KERNEL(GridSample)
+PF_CPU_SIMD_KERNEL(GridSampleGrid)
+PF_CPU_SIMD_KERNEL(GridSampleInput)
 }  // namespace pyflame::cpu
 #endif

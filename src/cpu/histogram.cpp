@@ -237,11 +237,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(BinnedSums);
 namespace {
-void binned_sums(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(BinnedSums)(a);
-}
 
 // Adds up the elements [begin, end) in `table`, zero before: `tables` of them, a bin after another.
 template <class T, int64_t kTables>
@@ -304,7 +300,7 @@ void bincount(const KernelArgs& a) {
   }
 }
 }  // namespace
-PF_CPU_KERNEL(kernels::BinnedSums::kInfo, binned_sums)
+PF_CPU_SIMD_KERNEL(BinnedSums)
 PF_CPU_KERNEL(kernels::Bincount::kInfo, bincount)
 }  // namespace pyflame::cpu
 #endif

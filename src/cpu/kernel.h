@@ -6,6 +6,8 @@
 //   PF_CPU_KERNEL(Softmax::kInfo, softmax, softmax_pieces)
 //
 // or, where it may run the program behind it, PF_CPU_KERNEL(Conv::kInfo, conv, RunsBehind{}).
+// PF_CPU_SIMD_KERNEL(Softmax, softmax_pieces) is that of a function Softmax of foreach_target
+// files.
 //
 // Tensors arrive in the order of the kernel's descriptor (table/kernel.h). Addresses are host
 // addresses.
@@ -132,5 +134,10 @@ const KernelEntry* find_kernel(const char* name);
 #define PF_CPU_KERNEL(INFO, ...)                                                        \
   static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)( \
       INFO, __VA_ARGS__);
+#define PF_CPU_SIMD_KERNEL(K, ...)                                                      \
+  HWY_EXPORT(K);                                                                        \
+  PF_CPU_KERNEL(::pyflame::kernels::K::kInfo, [](const ::pyflame::cpu::KernelArgs& a) { \
+    HWY_DYNAMIC_DISPATCH(K)(a);                                                         \
+  } __VA_OPT__(, ) __VA_ARGS__)
 
 }  // namespace pyflame::cpu

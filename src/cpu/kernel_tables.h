@@ -21,4 +21,11 @@ const Kernel* micros_i32();
 const Kernel* micros_i64();
 const Kernel* micros_bool();
 
+// Of foreach_target files: FUNCTION gives what TABLE does of the target that this machine has.
+#define PF_CPU_TABLE(FUNCTION, TABLE)     \
+  HWY_EXPORT(TABLE);                      \
+  const Kernel* FUNCTION() {              \
+    return HWY_DYNAMIC_DISPATCH(TABLE)(); \
+  }
+
 }  // namespace pyflame::cpu

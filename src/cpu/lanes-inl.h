@@ -52,18 +52,14 @@ HWY_INLINE Lanes<E> Wrap(hn::Vec<hn::ScalableTag<E>> v) {
 }
 
 // ---- arithmetic --------------------------------------------------------------------------------
-template <class E>
-HWY_INLINE Lanes<E> operator+(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::Add(a.v, b.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> operator-(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::Sub(a.v, b.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> operator*(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::Mul(a.v, b.v));
-}
+#define PF_LANES(NAME, CALL)                         \
+  template <class E>                                 \
+  HWY_INLINE Lanes<E> NAME(Lanes<E> a, Lanes<E> b) { \
+    return Lanes<E>(hn::CALL(a.v, b.v));             \
+  }
+PF_LANES(operator+, Add)
+PF_LANES(operator-, Sub)
+PF_LANES(operator*, Mul)
 template <class E>
 HWY_INLINE Lanes<E> operator-(Lanes<E> a) {
   if constexpr (std::is_floating_point_v<E>)
@@ -85,30 +81,24 @@ template <class E>
 HWY_INLINE Mask<E> Not(Mask<E> a) {
   return {hn::Not(a.m)};
 }
-template <class E>
-HWY_INLINE Mask<E> And(Mask<E> a, Mask<E> b) {
-  return {hn::And(a.m, b.m)};
-}
-template <class E>
-HWY_INLINE Mask<E> Or(Mask<E> a, Mask<E> b) {
-  return {hn::Or(a.m, b.m)};
-}
-template <class E>
-HWY_INLINE Mask<E> Xor(Mask<E> a, Mask<E> b) {
-  return {hn::Xor(a.m, b.m)};
-}
-template <class E>
-HWY_INLINE Mask<E> Lt(Lanes<E> a, Lanes<E> b) {
-  return {hn::Lt(a.v, b.v)};
-}
-template <class E>
-HWY_INLINE Mask<E> Gt(Lanes<E> a, Lanes<E> b) {
-  return {hn::Gt(a.v, b.v)};
-}
-template <class E>
-HWY_INLINE Mask<E> Eq(Lanes<E> a, Lanes<E> b) {
-  return {hn::Eq(a.v, b.v)};
-}
+#define PF_MASK(NAME, CALL, OF, PART)         \
+  template <class E>                          \
+  HWY_INLINE Mask<E> NAME(OF<E> a, OF<E> b) { \
+    return {hn::CALL(a.PART, b.PART)};        \
+  }
+PF_MASK(And, And, Mask, m)
+PF_MASK(operator&&, And, Mask, m)
+PF_MASK(Or, Or, Mask, m)
+PF_MASK(operator||, Or, Mask, m)
+PF_MASK(Xor, Xor, Mask, m)
+PF_MASK(operator!=, Xor, Mask, m)
+PF_MASK(Lt, Lt, Lanes, v)
+PF_MASK(operator<, Lt, Lanes, v)
+PF_MASK(Gt, Gt, Lanes, v)
+PF_MASK(operator>, Gt, Lanes, v)
+PF_MASK(Eq, Eq, Lanes, v)
+PF_MASK(operator==, Eq, Lanes, v)
+#undef PF_MASK
 template <class E>
 HWY_INLINE Mask<E> Ne(Lanes<E> a, Lanes<E> b) {
   // Highway's own Ne is false where an operand is NaN.
@@ -130,25 +120,10 @@ HWY_INLINE Mask<E> Ge(Lanes<E> a, Lanes<E> b) {
   HWY_INLINE Mask<E> operator OPERATOR(Lanes<E> a, Lanes<E> b) { \
     return NAME(a, b);                                           \
   }
-PF_MASK_OPERATOR(<, Lt)
-PF_MASK_OPERATOR(>, Gt)
-PF_MASK_OPERATOR(==, Eq)
 PF_MASK_OPERATOR(!=, Ne)
 PF_MASK_OPERATOR(<=, Le)
 PF_MASK_OPERATOR(>=, Ge)
 #undef PF_MASK_OPERATOR
-template <class E>
-HWY_INLINE Mask<E> operator&&(Mask<E> a, Mask<E> b) {
-  return And(a, b);
-}
-template <class E>
-HWY_INLINE Mask<E> operator||(Mask<E> a, Mask<E> b) {
-  return Or(a, b);
-}
-template <class E>
-HWY_INLINE Mask<E> operator!=(Mask<E> a, Mask<E> b) {
-  return Xor(a, b);
-}
 template <class E>
 HWY_INLINE Mask<E> operator!(Mask<E> a) {
   return Not(a);
@@ -238,26 +213,12 @@ PF_LANES_ROUNDING(Trunc, Trunc)
 #undef PF_LANES_ROUNDING
 
 // ---- bits --------------------------------------------------------------------------------------
-template <class E>
-HWY_INLINE Lanes<E> BitAnd(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::And(a.v, b.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> BitOr(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::Or(a.v, b.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> BitXor(Lanes<E> a, Lanes<E> b) {
-  return Lanes<E>(hn::Xor(a.v, b.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> operator&(Lanes<E> a, Lanes<E> b) {
-  return BitAnd(a, b);
-}
-template <class E>
-HWY_INLINE Lanes<E> operator^(Lanes<E> a, Lanes<E> b) {
-  return BitXor(a, b);
-}
+PF_LANES(BitAnd, And)
+PF_LANES(BitOr, Or)
+PF_LANES(BitXor, Xor)
+PF_LANES(operator&, And)
+PF_LANES(operator^, Xor)
+#undef PF_LANES
 template <class E>
 HWY_INLINE Lanes<E> BitNot(Lanes<E> a) {
   return Lanes<E>(hn::Not(a.v));

@@ -469,12 +469,8 @@ namespace pyflame::cpu {
 HWY_EXPORT(CrossEntropyStage);
 HWY_EXPORT(CrossEntropyBackwardStage);
 HWY_EXPORT(CrossEntropyBothStage);
-HWY_EXPORT(NllLoss);
 namespace {
 using HWY_NAMESPACE::Stage;
-void nll_loss(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(NllLoss)(a);
-}
 void check_classes(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::CheckClasses>;
   constexpr auto number = kernels::numbers<kernels::CheckClasses>;
@@ -523,7 +519,7 @@ Pieces pieces(const KernelArgs& a) {
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL(kernels::NllLoss::kInfo, nll_loss)
+PF_CPU_SIMD_KERNEL(NllLoss)
 PF_CPU_KERNEL(kernels::CheckClasses::kInfo, check_classes)
 #define PF_ENTROPY(K) \
   PF_CPU_KERNEL(kernels::K::kInfo, (stage<kernels::K, Stage::All>), pieces<kernels::K>)

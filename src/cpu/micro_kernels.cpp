@@ -134,25 +134,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "cpu/kernel_tables.h"
 namespace pyflame::cpu {
-HWY_EXPORT(MicrosF32);
-HWY_EXPORT(MicrosF64);
-HWY_EXPORT(MicrosI32);
-HWY_EXPORT(MicrosI64);
-HWY_EXPORT(MicrosBool);
-const Kernel* micros_f32() {
-  return HWY_DYNAMIC_DISPATCH(MicrosF32)();
-}
-const Kernel* micros_f64() {
-  return HWY_DYNAMIC_DISPATCH(MicrosF64)();
-}
-const Kernel* micros_i32() {
-  return HWY_DYNAMIC_DISPATCH(MicrosI32)();
-}
-const Kernel* micros_i64() {
-  return HWY_DYNAMIC_DISPATCH(MicrosI64)();
-}
-const Kernel* micros_bool() {
-  return HWY_DYNAMIC_DISPATCH(MicrosBool)();
-}
+PF_CPU_TABLE(micros_f32, MicrosF32)
+PF_CPU_TABLE(micros_f64, MicrosF64)
+PF_CPU_TABLE(micros_i32, MicrosI32)
+PF_CPU_TABLE(micros_i64, MicrosI64)
+PF_CPU_TABLE(micros_bool, MicrosBool)
 }  // namespace pyflame::cpu
 #endif

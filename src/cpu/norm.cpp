@@ -419,25 +419,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(LayerNorm);
-HWY_EXPORT(RmsNorm);
-HWY_EXPORT(LayerNormBackward);
-HWY_EXPORT(RmsNormBackward);
 HWY_EXPORT(FinishLayerNormBackward);
 HWY_EXPORT(FinishRmsNormBackward);
 namespace {
-void layer_norm(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(LayerNorm)(a);
-}
-void rms_norm(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(RmsNorm)(a);
-}
-void layer_norm_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(LayerNormBackward)(a);
-}
-void rms_norm_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(RmsNormBackward)(a);
-}
 Pieces forward_pieces(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::LayerNorm>;
   Pieces p;
@@ -480,9 +464,9 @@ Pieces backward_pieces(const KernelArgs& a) {
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL(kernels::LayerNorm::kInfo, layer_norm, forward_pieces)
-PF_CPU_KERNEL(kernels::RmsNorm::kInfo, rms_norm, forward_pieces)
-PF_CPU_KERNEL(kernels::LayerNormBackward::kInfo, layer_norm_backward, backward_pieces<false>)
-PF_CPU_KERNEL(kernels::RmsNormBackward::kInfo, rms_norm_backward, backward_pieces<true>)
+PF_CPU_SIMD_KERNEL(LayerNorm, forward_pieces)
+PF_CPU_SIMD_KERNEL(RmsNorm, forward_pieces)
+PF_CPU_SIMD_KERNEL(LayerNormBackward, backward_pieces<false>)
+PF_CPU_SIMD_KERNEL(RmsNormBackward, backward_pieces<true>)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -506,10 +506,6 @@ namespace pyflame::cpu {
 HWY_EXPORT(Sgd);
 HWY_EXPORT(AdamW);
 HWY_EXPORT(OptimStep);
-HWY_EXPORT(MultiNorm);
-HWY_EXPORT(MultiClipNorm);
-HWY_EXPORT(MultiClipValue);
-HWY_EXPORT(MultiNonfinite);
 namespace {
 // The last tensors are gradients.
 DType of_gradients(const KernelArgs& a) {
@@ -527,25 +523,13 @@ void optim_step(const KernelArgs& a) {
   else
     HWY_STATIC_DISPATCH(OptimStep)(a);
 }
-void multi_norm(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(MultiNorm)(a);
-}
-void multi_clip_norm(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(MultiClipNorm)(a);
-}
-void multi_clip_value(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(MultiClipValue)(a);
-}
-void multi_nonfinite(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(MultiNonfinite)(a);
-}
 }  // namespace
 PF_CPU_KERNEL(kernels::Sgd::kInfo, sgd)
 PF_CPU_KERNEL(kernels::AdamW::kInfo, adamw)
 PF_CPU_KERNEL(kernels::OptimStep::kInfo, optim_step)
-PF_CPU_KERNEL(kernels::MultiNorm::kInfo, multi_norm)
-PF_CPU_KERNEL(kernels::MultiClipNorm::kInfo, multi_clip_norm)
-PF_CPU_KERNEL(kernels::MultiClipValue::kInfo, multi_clip_value)
-PF_CPU_KERNEL(kernels::MultiNonfinite::kInfo, multi_nonfinite)
+PF_CPU_SIMD_KERNEL(MultiNorm)
+PF_CPU_SIMD_KERNEL(MultiClipNorm)
+PF_CPU_SIMD_KERNEL(MultiClipValue)
+PF_CPU_SIMD_KERNEL(MultiNonfinite)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -205,7 +205,7 @@ void Run(const KernelArgs& k) {
 
 }  // namespace
 
-static void Resampled(const KernelArgs& k) {
+static void Resample(const KernelArgs& k) {
   switch (k.dtype(at.x)) {
     case DType::Float64:
       return Run<double>(k);
@@ -227,11 +227,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pyflame::cpu {
 
-HWY_EXPORT(Resampled);
-static void resample(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(Resampled)(a);
-}
-PF_CPU_KERNEL(kernels::Resample::kInfo, resample)
+PF_CPU_SIMD_KERNEL(Resample)
 
 }  // namespace pyflame::cpu
 #endif

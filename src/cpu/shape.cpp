@@ -1,5 +1,4 @@
 // Kernels that move elements: cat, flip, roll, tril and triu, and the gradient of views.
-#include "cpu/shape.h"
 
 #include <algorithm>
 
@@ -46,8 +45,7 @@ void copy_as(const Folded<2>& f, T* to, const T* from) {
   });
 }
 
-}  // namespace
-
+// Strides in elements, of any sign; the places must not overlap.
 void copy_elements(DType dtype, int ndim, const int64_t* shape, void* to, const int64_t* to_strides,
                    const void* from, const int64_t* from_strides) {
   for (int d = 0; d < ndim; ++d)
@@ -57,8 +55,6 @@ void copy_elements(DType dtype, int ndim, const int64_t* shape, void* to, const 
   dispatch_size(
       dtype, [&]<class T>() { copy_as<T>(f, static_cast<T*>(to), static_cast<const T*>(from)); });
 }
-
-namespace {
 
 char* element(const pf_tensor& t, int64_t offset) {
   return static_cast<char*>(t.data) +

@@ -253,23 +253,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(Softmax);
-HWY_EXPORT(LogSoftmax);
-HWY_EXPORT(SoftmaxBackward);
-HWY_EXPORT(LogSoftmaxBackward);
 namespace {
-void softmax(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(Softmax)(a);
-}
-void log_softmax(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(LogSoftmax)(a);
-}
-void softmax_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBackward)(a);
-}
-void log_softmax_backward(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(LogSoftmaxBackward)(a);
-}
 // All tensors have the same shape, and their rows are one another's business.
 Pieces pieces(const KernelArgs& a) {
   const pf_tensor& t = a.tensor(0);
@@ -284,9 +268,9 @@ Pieces pieces(const KernelArgs& a) {
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL(kernels::Softmax::kInfo, softmax, pieces)
-PF_CPU_KERNEL(kernels::LogSoftmax::kInfo, log_softmax, pieces)
-PF_CPU_KERNEL(kernels::SoftmaxBackward::kInfo, softmax_backward, pieces)
-PF_CPU_KERNEL(kernels::LogSoftmaxBackward::kInfo, log_softmax_backward, pieces)
+PF_CPU_SIMD_KERNEL(Softmax, pieces)
+PF_CPU_SIMD_KERNEL(LogSoftmax, pieces)
+PF_CPU_SIMD_KERNEL(SoftmaxBackward, pieces)
+PF_CPU_SIMD_KERNEL(LogSoftmaxBackward, pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

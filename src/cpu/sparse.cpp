@@ -222,15 +222,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pyflame::cpu {
-HWY_EXPORT(SparseRows);
-HWY_EXPORT(SparseDots);
 namespace {
-void sparse_rows(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SparseRows)(a);
-}
-void sparse_dots(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SparseDots)(a);
-}
 void sparse_order(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::SparseOrder>;
   const int64_t n = a.tensor(at.keys).shape[0], count = a.tensor(at.starts).shape[0] - 1;
@@ -296,8 +288,8 @@ void sparse_places(const KernelArgs& a) {
   });
 }
 }  // namespace
-PF_CPU_KERNEL(kernels::SparseRows::kInfo, sparse_rows)
-PF_CPU_KERNEL(kernels::SparseDots::kInfo, sparse_dots)
+PF_CPU_SIMD_KERNEL(SparseRows)
+PF_CPU_SIMD_KERNEL(SparseDots)
 PF_CPU_KERNEL(kernels::SparseOrder::kInfo, sparse_order)
 PF_CPU_KERNEL(kernels::SparseRowNumbers::kInfo, sparse_row_numbers)
 PF_CPU_KERNEL(kernels::SparsePlaces::kInfo, sparse_places)

@@ -58,81 +58,38 @@ struct WideMask {
       }                                  \
     }                                    \
   } while (0)
-#define PF_WIDE2(NAME, EXPR)                                    \
-  template <class T>                                            \
-  HWY_INLINE Wide<T> NAME(const Wide<T>& a, const Wide<T>& b) { \
-    Wide<T> r;                                                  \
-    PF_EACH(r.v[p] = hn::EXPR(a.v[p], b.v[p]););                \
-    return r;                                                   \
+// RESULT<T> of vectors or masks, by parts.
+#define PF_WIDE(RESULT, DECLARED, ...) \
+  template <class T>                   \
+  HWY_INLINE RESULT<T> DECLARED {      \
+    RESULT<T> r;                       \
+    PF_EACH(r.__VA_ARGS__;);           \
+    return r;                          \
   }
+#define PF_WIDE2(NAME, EXPR) \
+  PF_WIDE(Wide, NAME(const Wide<T>& a, const Wide<T>& b), v[p] = hn::EXPR(a.v[p], b.v[p]))
 PF_WIDE2(operator+, Add)
 PF_WIDE2(operator-, Sub)
 PF_WIDE2(operator*, Mul)
 PF_WIDE2(operator/, Div)
 PF_WIDE2(WMax, Max)  // either operand when one is NaN
 PF_WIDE2(WMin, Min)
+PF_WIDE(Wide, Fill(T x), v[p] = hn::Set(typename Wide<T>::D(), x))
+PF_WIDE(Wide, Fma(const Wide<T>& a, const Wide<T>& b, const Wide<T>& c),
+        v[p] = hn::MulAdd(a.v[p], b.v[p], c.v[p]))
+PF_WIDE(Wide, WSqrt(const Wide<T>& a), v[p] = hn::Sqrt(a.v[p]))
+PF_WIDE(Wide, WAbs(const Wide<T>& a), v[p] = hn::Abs(a.v[p]))
+PF_WIDE(WideMask, NotEqual(const Wide<T>& a, const Wide<T>& b),
+        m[p] = hn::Not(hn::Eq(a.v[p], b.v[p])))
+PF_WIDE(WideMask, GreaterThan(const Wide<T>& a, const Wide<T>& b), m[p] = hn::Gt(a.v[p], b.v[p]))
+PF_WIDE(WideMask, operator|(const WideMask<T>& a, const WideMask<T>& b),
+        m[p] = hn::Or(a.m[p], b.m[p]))
+PF_WIDE(WideMask, IsNaN(const Wide<T>& a), m[p] = hn::IsNaN(a.v[p]))
+PF_WIDE(WideMask, Equal(const Wide<T>& a, const Wide<T>& b), m[p] = hn::Eq(a.v[p], b.v[p]))
+PF_WIDE(Wide, Choose(const WideMask<T>& m, const Wide<T>& yes, const Wide<T>& no),
+        v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]))
 #undef PF_WIDE2
-
-template <class T>
-HWY_INLINE Wide<T> Fill(T x) {
-  Wide<T> r;
-  PF_EACH(r.v[p] = hn::Set(typename Wide<T>::D(), x););
-  return r;
-}
-template <class T>
-HWY_INLINE Wide<T> Fma(const Wide<T>& a, const Wide<T>& b, const Wide<T>& c) {
-  Wide<T> r;
-  PF_EACH(r.v[p] = hn::MulAdd(a.v[p], b.v[p], c.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE Wide<T> WSqrt(const Wide<T>& a) {
-  Wide<T> r;
-  PF_EACH(r.v[p] = hn::Sqrt(a.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE Wide<T> WAbs(const Wide<T>& a) {
-  Wide<T> r;
-  PF_EACH(r.v[p] = hn::Abs(a.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE WideMask<T> NotEqual(const Wide<T>& a, const Wide<T>& b) {
-  WideMask<T> r;
-  PF_EACH(r.m[p] = hn::Not(hn::Eq(a.v[p], b.v[p])););
-  return r;
-}
-template <class T>
-HWY_INLINE WideMask<T> GreaterThan(const Wide<T>& a, const Wide<T>& b) {
-  WideMask<T> r;
-  PF_EACH(r.m[p] = hn::Gt(a.v[p], b.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE WideMask<T> operator|(const WideMask<T>& a, const WideMask<T>& b) {
-  WideMask<T> r;
-  PF_EACH(r.m[p] = hn::Or(a.m[p], b.m[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE WideMask<T> IsNaN(const Wide<T>& a) {
-  WideMask<T> r;
-  PF_EACH(r.m[p] = hn::IsNaN(a.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE WideMask<T> Equal(const Wide<T>& a, const Wide<T>& b) {
-  WideMask<T> r;
-  PF_EACH(r.m[p] = hn::Eq(a.v[p], b.v[p]););
-  return r;
-}
-template <class T>
-HWY_INLINE Wide<T> Choose(const WideMask<T>& m, const Wide<T>& yes, const Wide<T>& no) {
-  Wide<T> r;
-  PF_EACH(r.v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]););
-  return r;
-}
+#undef PF_WIDE
 template <class T>
 HWY_INLINE bool AnyTrue(const WideMask<T>& m) {
   bool any = false;
