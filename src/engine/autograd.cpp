@@ -437,7 +437,7 @@ Grads FunctionNode::apply(const Grads& grads) {
   PF_CHECK(!released || saved_.empty(), AutogradError, "backward", "the graph of ", name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
-  if (shapes_.empty()) return fn_({*this, grads});
+  if (shapes_.empty()) return grads[0].defined() ? fn_({*this, grads}) : Grads(next.size());
   // Several results: one without a gradient counts as zeros.
   Grads full = grads;
   full.resize(shapes_.size());

@@ -139,7 +139,7 @@ class FunctionNode;
 struct Context {
   const FunctionNode& node;
   const Grads& grads;
-  const Tensor& grad(size_t i = 0) const { return grads[i]; }
+  const Tensor& grad(size_t i = 0) const { return grads[i]; }  // defined
   Tensor saved(size_t i) const;
   bool needs(size_t i) const;
 };

@@ -120,7 +120,6 @@ Tensor complex(const Tensor& re, const Tensor& im) {
   }
   if (autograd::wanted({r, i}))
     autograd::attach("complex", {z}, {r, i}, {}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}, {}};
       const ops::Parts g = ops::parts(c.grad());
       return {g.re, g.im};
     });
@@ -193,7 +192,6 @@ Tensor holomorphic(const char* name, const Tensor& z, F&& value, Derivative slop
   if (autograd::wanted({z}))
     autograd::attach(name, {y}, {z}, {autograd::Saved(z), autograd::Saved(y, true)},
                      [slope](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return {{}};
                        return {mul(c.grad(), conj(slope(c.saved(0), c.saved(1))))};
                      });
   return y;
@@ -209,7 +207,6 @@ Tensor product_of(const Tensor& x, const Tensor& y) {
   if (autograd::wanted({x, y}))
     autograd::attach("mul", {r}, {x, y}, {autograd::Saved(x), autograd::Saved(y)},
                      [](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return {{}, {}};
                        const Tensor x = c.saved(0), y = c.saved(1);
                        Grads g(2);
                        if (c.needs(0)) g[0] = ops::sum_to(mul(c.grad(), conj(y)), x->shape);
@@ -234,7 +231,6 @@ Tensor quotient_of(const Tensor& x, const Tensor& y) {
   if (autograd::wanted({x, y}))
     autograd::attach("div", {r}, {x, y}, {autograd::Saved(x), autograd::Saved(y)},
                      [](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return {{}, {}};
                        const Tensor x = c.saved(0), y = c.saved(1);
                        const Tensor g = div(c.grad(), conj(y));
                        Grads all(2);
@@ -254,7 +250,6 @@ Tensor absolute(const Tensor& z) {
   }
   if (autograd::wanted({z}))
     autograd::attach("abs", {r}, {z}, {autograd::Saved(z)}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       return {times_real(sgn(c.saved(0)), c.grad())};
     });
   return r;
@@ -447,10 +442,8 @@ Tensor conj(const Tensor& z) {
     r = complex(p.re, neg(p.im));
   }
   if (autograd::wanted({z}))
-    autograd::attach("conj", {r}, {z}, {}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
-      return {conj(c.grad())};
-    });
+    autograd::attach("conj", {r}, {z}, {},
+                     [](const Context& c) -> Grads { return {conj(c.grad())}; });
   return r;
 }
 
@@ -473,7 +466,6 @@ Tensor angle(const Tensor& z) {
   }
   if (autograd::wanted({z}))
     autograd::attach("angle", {r}, {z}, {autograd::Saved(z)}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       const Tensor z = c.saved(0), size = abs(z), none = eq(size, Scalar(0.0));
       const Tensor safe = where(none, ones_like(size), size);
       return {times_real(turned(sgn(z)), where(none, Scalar(0.0), div(c.grad(), safe)))};

@@ -115,7 +115,6 @@ Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims&
   if (wanted)
     autograd::attach(p.op, {y}, {x, w, bias}, {Saved(x), Saved(w)},
                      [p, biased = bias.defined()](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(3);
                        const Tensor x = c.saved(0), w = c.saved(1), &g = c.grad();
                        Grads r(3);
                        if (c.needs(0)) r[0] = conv_input(g, w, x->shape, format_of(x), p);
@@ -141,7 +140,6 @@ Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFor
   if (wanted)
     autograd::attach(
         p.op, {dx}, {dy, w}, {Saved(dy), Saved(w)}, [p, format](const Context& c) -> Grads {
-          if (!c.grad().defined()) return Grads(2);
           const Tensor dy = c.saved(0), w = c.saved(1), g = c.grad();
           Grads r(2);
           const Tensor x =
@@ -164,7 +162,6 @@ Tensor conv_weight(const Tensor& given, const Tensor& x, const Dims& w, const Ta
   }
   if (autograd::wanted({dy, x}))
     autograd::attach(p.op, {dw}, {dy, x}, {Saved(dy), Saved(x)}, [p](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(2);
       const Tensor dy = c.saved(0), x = c.saved(1), &w = c.grad();
       Grads r(2);
       if (c.needs(0)) r[0] = conv_of(x, w, {}, dy->shape, p);

@@ -31,7 +31,6 @@ Tensor special(const Tensor& given, const char* op, Value value, Slope slope) {
   }
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x)}, [slope](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {mul(c.grad(), slope(c.saved(0)))};
     });
   return y;

@@ -113,7 +113,7 @@ Tensor nothing_of(const Tensor& self, const Dims& shape) {
   if (autograd::wanted({self}))
     autograd::attach("gather", {out}, {self}, {}, [like = self->shape](const Context& c) -> Grads {
       const Tensor& g = c.grad();
-      return {g.defined() ? raw_full(like, g->dtype, g->storage->device, 0) : Tensor()};
+      return {raw_full(like, g->dtype, g->storage->device, 0)};
     });
   return out;
 }
@@ -136,7 +136,6 @@ Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bo
     for (const Tensor& t : list) saved.emplace_back(t);
     autograd::attach(op, {out}, {self}, std::move(saved),
                      [shape = self->shape, n = list.size()](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        TensorList list;
                        for (size_t i = 0; i < n; ++i) list.push_back(c.saved(i));
                        return {index_backward(c.grad(), list, shape, INT64_MIN)};
@@ -219,7 +218,6 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   if (autograd::wanted({self}))
     autograd::attach("gather", {out}, {self}, {Saved(index)},
                      [d, shape = self->shape](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        return {ops::gather_backward(c.grad(), d, c.saved(0), shape)};
                      });
   return out;
@@ -287,7 +285,6 @@ Tensor masked_select(const Tensor& self, const Tensor& mask) {
     engine::call<kernels::MaskedSelect>({out, self, mask}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("masked_select", {out}, {self}, {Saved(mask)}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       Tensor mask = c.saved(0);
       return {masked_scatter(ops::raw_full(mask->shape, c.grad()->dtype, mask->storage->device, 0),
                              mask, c.grad())};
@@ -332,7 +329,6 @@ void check_masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& 
 }
 
 Grads masked_scatter_grad(const Context& c, const Dims& source) {
-  if (!c.grad().defined()) return Grads(3);
   Tensor mask = c.saved(0);
   Grads r(3);
   if (c.needs(0)) r[0] = masked_fill(c.grad(), mask, 0);

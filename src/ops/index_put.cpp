@@ -74,7 +74,6 @@ Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape
     for (const Tensor& t : list) saved.emplace_back(t);
     autograd::attach("index_backward", {out}, {g}, std::move(saved),
                      [n = list.size(), skip](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        TensorList list;
                        for (size_t i = 0; i < n; ++i) list.push_back(c.saved(i));
                        Tensor r = index_read(c.grad(), list, "index");
@@ -115,11 +114,9 @@ Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims
     if (sum != g->dtype) out = to(out, g->dtype);
   }
   if (autograd::wanted({g}))
-    autograd::attach("gather_backward", {out}, {g}, {Saved(index)},
-                     [dim](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
-                       return {gather(c.grad(), dim, c.saved(0))};
-                     });
+    autograd::attach(
+        "gather_backward", {out}, {g}, {Saved(index)},
+        [dim](const Context& c) -> Grads { return {gather(c.grad(), dim, c.saved(0))}; });
   return out;
 }
 
@@ -226,7 +223,6 @@ autograd::BackwardFn scatter_backward(const Scatter& s, ScatterMode mode, const 
   return [dim = s.dim, shape = s.src->shape, mode, op](const Context& c) -> Grads {
     Grads r(3);
     const Tensor& g = c.grad();
-    if (!g.defined()) return r;
     PF_CHECK(mode == ops::kAssign || mode == ops::kAdd, NotSupportedError, op,
              "got a reduction that has no gradient; expected scatter or scatter_add; use those");
     Tensor index = c.saved(0);
@@ -325,7 +321,6 @@ Scalar identity_of(ScatterMode mode, DType t) {
 // Gradient of a scattered maximum or minimum: shared equally by all that reached the result.
 Grads extreme_grad(const Context& c, int dim) {
   Grads r(3);
-  if (!c.grad().defined()) return r;
   Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2), result = c.saved(3);
   const Tensor part = reached_part(src, index->shape);
   const DType dtype = c.grad()->dtype;
@@ -346,7 +341,6 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
 // has the other's value, zero, for the sake of its own derivative.
 Grads product_grad(const Context& c, int dim) {
   Grads r(3);
-  if (!c.grad().defined()) return r;
   const Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2), result = c.saved(3);
   const Tensor part = reached_part(src, index->shape);
   const DType dtype = c.grad()->dtype;
@@ -605,7 +599,6 @@ autograd::BackwardFn put_backward(size_t n, bool accumulate, const Dims& values,
   return [n, accumulate, shape = values, dtype](const Context& c) -> Grads {
     Grads r(2);
     const Tensor& g = c.grad();
-    if (!g.defined()) return r;
     TensorList list;
     for (size_t i = 0; i < n; ++i) list.push_back(c.saved(i));
     if (c.needs(0))

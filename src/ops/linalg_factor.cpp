@@ -49,7 +49,6 @@ std::pair<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool check, c
   if (autograd::wanted({a}))
     autograd::attach(op, {out[0]}, {a}, {autograd::Saved(out[0], true)},
                      [upper](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return {{}};
                        const Tensor l = upper ? adjoint(c.saved(0)) : c.saved(0);
                        const Tensor g = upper ? adjoint(c.grad()) : c.grad();
                        // L'^-1 (phi(L' g) + its adjoint) L^-1 / 2
@@ -114,7 +113,6 @@ Tensor solve_factored(const Tensor& a, const Tensor& lu, const Tensor& pivots, c
         {autograd::Saved(a), autograd::Saved(lu), autograd::Saved(pivots),
          autograd::Saved(x, true)},
         [adjoint_of](const Context& c) -> Grads {
-          if (!c.grad().defined()) return {{}, {}};
           const char* op = "linalg.solve";
           const Tensor gb =
               solve_factored(c.saved(0), c.saved(1), c.saved(2), c.grad(), !adjoint_of, op);
@@ -152,7 +150,6 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   if (autograd::wanted({wide_a, wide_b}))
     autograd::attach(op, {x}, {wide_a, wide_b}, {autograd::Saved(wide_a), autograd::Saved(x, true)},
                      [upper, unit](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return {{}, {}};
                        const Tensor a = c.saved(0), x = c.saved(1);
                        const Tensor gb = solve_triangular(adjoint(a), c.grad(), !upper, true, unit,
                                                           "linalg.solve_triangular");
@@ -173,7 +170,6 @@ Tensor inverse_of(const Tensor& a, const std::vector<Tensor>& f, const char* op)
   Tensor y = lu_solve_raw(f[0], f[1], with_batch(identity_like(a), batch_of(a)), 0, op);
   if (autograd::wanted({a}))
     autograd::attach(op, {y}, {a}, {autograd::Saved(y, true)}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       const Tensor h = adjoint(c.saved(0));
       return {neg(matmul(matmul(h, c.grad()), h))};
     });
@@ -305,7 +301,6 @@ Tensor det(const Tensor& a) {
         {autograd::Saved(a), autograd::Saved(lu), autograd::Saved(pivots), autograd::Saved(y, true),
          autograd::Saved(f[2])},
         [](const Context& c) -> Grads {
-          if (!c.grad().defined()) return {{}};
           const Tensor a = c.saved(0);
           const auto over = [](const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); };
           // A singular matrix has no inverse, but cofactors.
@@ -448,7 +443,6 @@ TensorList lu_factors(const Tensor& a, bool pivot, bool check, const char* op) {
         op, {f[0]}, {a}, {autograd::Saved(f[0], true), autograd::Saved(f[1])},
         [](const Context& c) -> Grads {
           const Tensor& g = c.grad();
-          if (!g.defined()) return {{}};
           const Tensor lu = c.saved(0);
           const int64_t k = std::min(rows(lu), columns(lu));
           const Tensor p = permutation_of(c.saved(1), rows(lu), lu->dtype);

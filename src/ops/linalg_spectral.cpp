@@ -532,7 +532,6 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
     autograd::attach(op, {x}, {wide_a, wide_b}, {Saved(wide_a), Saved(wide_b), Saved(x, true)},
                      [](const Context& c) -> Grads {
                        const Tensor& g = c.grad();
-                       if (!g.defined()) return {{}, {}};
                        // By the derivative of the pseudoinverse P: X = P B.
                        const Tensor a = c.saved(0), b = c.saved(1), x = c.saved(2);
                        const Tensor p = pseudoinverse(a), h = adjoint(p), z = matmul(h, g);

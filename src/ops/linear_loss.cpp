@@ -194,7 +194,6 @@ Tensor differentiable(const Layer& l, const Tensor& weight, const Tensor& bias,
       [args, rowwise, scale = p.scale, widen = l.widen,
        chunk = l.chunk](const autograd::Context& c) -> autograd::Grads {
         autograd::Grads r(3);
-        if (!c.grad().defined()) return r;
         const Tensor g = ops::widened(c.grad()), x = c.saved(0), w = c.saved(1), b = c.saved(2);
         const Tensor total = c.saved(5);
         const bool again = autograd::wanted({g, x, w, b}) || ops::hides({g});

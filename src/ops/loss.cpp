@@ -217,7 +217,6 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
         "cross_entropy", {loss}, {c.rows},
         {Saved(c.rows), Saved(c.targets), Saved(stats), Saved(total), Saved(c.weight)},
         [args, numbers](const Context& ctx) -> Grads {
-          if (!ctx.grad().defined()) return Grads(1);
           const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
           const Tensor w = ctx.saved(4), g = ctx.grad();
           if (autograd::wanted({g, x}) || ops::hides({g}))
@@ -319,7 +318,6 @@ Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
     autograd::attach(
         "nll_loss", {loss}, {c.rows}, {Saved(c.targets), Saved(total), Saved(c.weight)},
         [ignore_index, r, shape = c.rows->shape, type](const Context& ctx) -> Grads {
-          if (!ctx.grad().defined()) return Grads(1);
           const Tensor weight = ctx.saved(2);
           const Picked picked(ctx.saved(0), ignore_index);
           Tensor g = ctx.grad();
@@ -450,7 +448,6 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Ten
     autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target)},
                      [](const Context& c) -> Grads {
                        Grads r(2);
-                       if (!c.grad().defined()) return r;
                        const Tensor x = c.saved(0), y = c.saved(1);
                        if (c.needs(0))
                          r[0] = div(mul(c.grad(), sub(x, y)),
@@ -493,7 +490,6 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target), Saved(pos_weight)},
                      [softplus_neg, factor](const Context& c) -> Grads {
                        Grads r(2);
-                       if (!c.grad().defined()) return r;
                        const Tensor x = c.saved(0), y = c.saved(1), pw = c.saved(2);
                        if (c.needs(0)) {
                          Tensor d = sigmoid(x);

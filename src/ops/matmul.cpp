@@ -192,7 +192,6 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
          whole = !ta && rounds_no_gradient(b)](const autograd::Context& c) -> autograd::Grads {
           const Tensor& g = c.grad();
           autograd::Grads r(3);
-          if (!g.defined()) return r;
           // First, while what makes `g` may still be pending: it is summed on its way.
           if (c.needs(2)) r[2] = sum_leading(g);
           const auto first = [&] {

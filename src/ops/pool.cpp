@@ -158,7 +158,6 @@ Tensor placed(const Tensor& given, const Tensor& index, const Windows& w, Memory
                                         numbers(w, dx->shape, format), {.op = w.op});
   if (autograd::wanted({dy}))
     autograd::attach(w.op, {dx}, {dy}, {Saved(index)}, [w, format](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {picked(c.grad(), c.saved(0), w, format)};
     });
   return dx;
@@ -171,7 +170,6 @@ Tensor picked(const Tensor& given, const Tensor& index, const Windows& w, Memory
                                        numbers(w, x->shape, format), {.op = w.op});
   if (autograd::wanted({x}))
     autograd::attach(w.op, {y}, {x}, {Saved(index)}, [w, format](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {placed(c.grad(), c.saved(0), w, format)};
     });
   return y;
@@ -201,7 +199,6 @@ std::pair<Tensor, Tensor> largest(const Tensor& input, const Windows& w, bool in
                                    {.op = w.op});
   if (graded)
     autograd::attach(w.op, {y}, {x}, {Saved(index)}, [w, format](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {placed(c.grad(), c.saved(0), w, format)};
     });
   return {y, index};
@@ -225,7 +222,6 @@ Tensor average(const Tensor& given, const Windows& w, MemoryFormat format, bool 
   }
   if (autograd::wanted({from}))
     autograd::attach(w.op, {to}, {from}, {}, [w, format, back](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {average(c.grad(), w, format, !back)};
     });
   return to;

@@ -76,11 +76,7 @@ void fill_random(const Tensor& t, int words, typename K::template Numbers<Scalar
 void overwrite(Tensor& t, const char* op, const std::function<void()>& write) {
   ops::check_defined(t, op);
   ops::write_inplace(
-      t, op, {t}, {},
-      [](const Context& c) -> Grads {
-        return {c.grad().defined() ? zeros_like(c.grad()) : Tensor()};
-      },
-      write);
+      t, op, {t}, {}, [](const Context& c) -> Grads { return {zeros_like(c.grad())}; }, write);
 }
 
 Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const char* op) {
@@ -290,7 +286,7 @@ Tensor dropout_with(const Tensor& x, double p, Scalar seed, Scalar offset) {
   if (x->numel > 0) engine::call<kernels::Dropout>({out, x}, {seed, offset, p});
   if (autograd::wanted({x}))
     autograd::attach("dropout", {out}, {x}, {}, [p, seed, offset](const Context& c) -> Grads {
-      return {c.grad().defined() ? dropout_with(c.grad(), p, seed, offset) : Tensor()};
+      return {dropout_with(c.grad(), p, seed, offset)};
     });
   return out;
 }

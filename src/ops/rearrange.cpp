@@ -191,10 +191,8 @@ Tensor image_of(const Tensor& columns, const Two& image, const Window& w) {
     y = ops::dense(to(sum, columns->dtype));
   }
   if (autograd::wanted({columns}))
-    autograd::attach(kOp, {y}, {columns}, {}, [w](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
-      return {columns_of(c.grad(), w)};
-    });
+    autograd::attach(kOp, {y}, {columns}, {},
+                     [w](const Context& c) -> Grads { return {columns_of(c.grad(), w)}; });
   return y;
 }
 
@@ -215,7 +213,6 @@ Tensor columns_of(const Tensor& x, const Window& w) {
   }
   if (autograd::wanted({x}))
     autograd::attach(kOp, {y}, {x}, {}, [w, image](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {image_of(c.grad(), image, w)};
     });
   return y;

@@ -112,7 +112,6 @@ Tensor resample(const Tensor& x, const Plan& p, bool back) {
   Tensor y = resampled(x, p, back);
   if (autograd::wanted({x}))
     autograd::attach(kOp, {y}, {x}, {}, [p, back](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {resample(c.grad(), p, !back)};
     });
   return y;

@@ -39,7 +39,7 @@ Tensor directed_cumsum(const Tensor& t, int d, bool back) {
   Tensor out = run_scan<kernels::Cumsum>(t, d, back);
   if (autograd::wanted({t}))
     autograd::attach("cumsum", {out}, {t}, {}, [d, back](const Context& c) -> Grads {
-      return {c.grad().defined() ? directed_cumsum(c.grad(), d, !back) : Tensor()};
+      return {directed_cumsum(c.grad(), d, !back)};
     });
   return out;
 }
@@ -50,7 +50,6 @@ Tensor directed_logcumsumexp(const Tensor& t, int d, bool back) {
     autograd::attach("logcumsumexp", {out}, {t}, {Saved(t), Saved(out, true)},
                      [d, back](const Context& c) -> Grads {
                        const Tensor& g = c.grad();
-                       if (!g.defined()) return Grads(1);
                        // sum over later j of g_j exp(x_i - out_j), in logarithms, both signs of g
                        // apart.
                        Tensor x = c.saved(0), out = c.saved(1);
@@ -126,7 +125,6 @@ Tensor cumprod_of(const Tensor& t, int d) {
     autograd::attach(
         "cumprod", {out}, {t}, {Saved(t), Saved(out, true)}, [d](const Context& c) -> Grads {
           const Tensor& g = c.grad();
-          if (!g.defined()) return Grads(1);
           Tensor x = c.saved(0), out = c.saved(1);
           // Before the first zero: sum over later j of g_j out_j, divided by x. At it: the same
           // with the zero left out of the products. After it everything is zero.
@@ -184,7 +182,6 @@ std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest
   if (autograd::wanted({t}))
     autograd::attach(op, {values}, {t}, {Saved(indices)},
                      [d, shape = t->shape](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        return {ops::gather_backward(c.grad(), d, c.saved(0), shape)};
                      });
   return {values, indices};

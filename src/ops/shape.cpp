@@ -113,7 +113,6 @@ Tensor cat(const TensorList& tensors, int64_t dim) {
     autograd::attach("cat", std::span<const Tensor>(&out, 1), ins, {},
                      [d, sizes](const Context& c) -> Grads {
                        Grads r(sizes.size());
-                       if (!c.grad().defined()) return r;
                        int64_t at = 0;
                        for (size_t i = 0; i < sizes.size(); ++i) {
                          if (c.needs(i)) r[i] = slice(c.grad(), d, at, at + sizes[i]);
@@ -201,9 +200,8 @@ Tensor flip(const Tensor& t, const IntList& dims) {
   if (t->numel > 0)
     engine::call<kernels::Flip>({out, t}, {.dims = mask}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({t}))
-    autograd::attach("flip", {out}, {t}, {}, [dims](const Context& c) -> Grads {
-      return {c.grad().defined() ? flip(c.grad(), dims) : Tensor()};
-    });
+    autograd::attach("flip", {out}, {t}, {},
+                     [dims](const Context& c) -> Grads { return {flip(c.grad(), dims)}; });
   return out;
 }
 
@@ -243,7 +241,7 @@ Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
     IntList back = shifts;
     for (int64_t& s : back) s = -s;
     autograd::attach("roll", {out}, {t}, {}, [back, dims](const Context& c) -> Grads {
-      return {c.grad().defined() ? roll(c.grad(), back, dims) : Tensor()};
+      return {roll(c.grad(), back, dims)};
     });
   }
   return out;
@@ -397,7 +395,7 @@ Tensor triangle(const Tensor& t, int64_t diagonal, bool upper) {
   run_triangle(out, t, diagonal, upper);
   if (autograd::wanted({t}))
     autograd::attach(op, {out}, {t}, {}, [diagonal, upper](const Context& c) -> Grads {
-      return {c.grad().defined() ? triangle(c.grad(), diagonal, upper) : Tensor()};
+      return {triangle(c.grad(), diagonal, upper)};
     });
   return out;
 }
@@ -408,7 +406,7 @@ Tensor& triangle_(Tensor& t, int64_t diagonal, bool upper) {
   ops::write_inplace(
       t, op, {t}, {},
       [diagonal, upper](const Context& c) -> Grads {
-        return {c.grad().defined() ? triangle(c.grad(), diagonal, upper) : Tensor()};
+        return {triangle(c.grad(), diagonal, upper)};
       },
       [&] { run_triangle(t, t, diagonal, upper, true); });
   return t;
@@ -461,7 +459,6 @@ Tensor pad_constant(const Tensor& t, const IntList& before, const IntList& after
     autograd::attach("pad", {out}, {inside}, {},
                      [before, size = inside->shape](const Context& c) -> Grads {
                        Tensor g = c.grad();
-                       if (!g.defined()) return {g};
                        for (int d = 0; d < size.size(); ++d) {
                          int64_t at = std::max<int64_t>(before[static_cast<size_t>(d)], 0);
                          if (g->shape[d] != size[d]) g = slice(g, d, at, at + size[d]);

@@ -31,11 +31,9 @@ Tensor softmax_last(const Tensor& x, bool log) {
   if (y->numel > 0)
     log ? engine::call<kernels::LogSoftmax>({y, x}) : engine::call<kernels::Softmax>({y, x});
   if (autograd::wanted({x}))
-    autograd::attach(log ? "log_softmax" : "softmax", {y}, {x}, {Saved(y, true)},
-                     [log](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
-                       return {backward_last(c.grad(), c.saved(0), log)};
-                     });
+    autograd::attach(
+        log ? "log_softmax" : "softmax", {y}, {x}, {Saved(y, true)},
+        [log](const Context& c) -> Grads { return {backward_last(c.grad(), c.saved(0), log)}; });
   return y;
 }
 

@@ -26,7 +26,6 @@ void attach_pick(const char* op, const Tensor& values, const Tensor& indices, co
   if (!autograd::wanted({t})) return;
   autograd::attach(op, {values}, {t}, {Saved(indices)},
                    [d, shape = t->shape](const Context& c) -> Grads {
-                     if (!c.grad().defined()) return Grads(1);
                      return {ops::gather_backward(c.grad(), d, c.saved(0), shape)};
                    });
 }

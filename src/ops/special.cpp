@@ -49,7 +49,6 @@ Tensor function(SpecialFunction f, const char* op, const Tensor& given, Slope sl
       PF_CHECK(slope, NotSupportedError, op,
                "there is no derivative of this function; expected an input without gradient; "
                "detach it");
-      if (!c.grad().defined()) return {{}};
       return {mul(c.grad(), slope(c.saved(0)))};
     });
   return y;
@@ -172,7 +171,6 @@ Tensor function2(SpecialFunction f, const char* op, const Tensor& first, const T
       PF_CHECK(slope && !c.needs(0), NotSupportedError, op, "there is no derivative by ",
                slope ? "the first argument" : "these arguments",
                "; expected one without gradient; detach it");
-      if (!c.grad().defined()) return {{}, {}};
       return {{}, mul(c.grad(), slope(c.saved(0), c.saved(1)))};
     });
   return r;
