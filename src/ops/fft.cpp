@@ -36,7 +36,6 @@ Tensor c2c(const Tensor& x, int64_t dims, bool inverse, double scale, const char
   })[0];
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {}, [dims, inverse, scale, op](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       return {c2c(c.grad(), dims, !inverse, scale, op)};
     });
   return y;
@@ -68,7 +67,6 @@ Tensor r2c_last(const Tensor& x, double scale, const char* op) {
   })[0];
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {}, [n, scale, op](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       return {c2r_last(weighted(c.grad(), n, 0.5), n, scale, op)};
     });
   return y;
@@ -86,7 +84,6 @@ Tensor c2r_last(const Tensor& x, int64_t n, double scale, const char* op) {
   })[0];
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {}, [n, scale, op](const Context& c) -> Grads {
-      if (!c.grad().defined()) return {{}};
       return {weighted(r2c_last(c.grad(), scale, op), n, 2.0)};
     });
   return y;
@@ -192,40 +189,10 @@ Many one_of(const Tensor& x, const optional<int64_t>& n, int64_t dim, bool half_
 
 // ---- complex to complex -------------------------------------------------------------------------
 
-Tensor transform(const Tensor& x, const Many& m, const optional<std::string>& norm, bool inverse,
-                 const char* op) {
-  const double scale = scale_of(norm, m.count, inverse, op);
+Tensor whole(const Tensor& x, const Many& m, double scale, bool inverse, const char* op) {
   Tensor t = as_complex(x);
   for (size_t i = 0; i < m.dims.size(); ++i) t = sized(t, m.dims[i], m.sizes[i]);
   return m.dims.empty() ? clone(t) : c2c(t, mask_of(m.dims), inverse, scale, op);
-}
-
-Tensor fft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.fft");
-  // The terms of real numbers are pairs of conjugates, but there are all of them.
-  return transform(t, one_of(t, n, dim, false, "fft.fft"), norm, false, "fft.fft");
-}
-Tensor ifft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.ifft");
-  return transform(t, one_of(t, n, dim, false, "fft.ifft"), norm, true, "fft.ifft");
-}
-Tensor fftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-            optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.fftn");
-  return transform(t, many_of(t, s, dim, false, "fft.fftn"), norm, false, "fft.fftn");
-}
-Tensor ifftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-             optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.ifftn");
-  return transform(t, many_of(t, s, dim, false, "fft.ifftn"), norm, true, "fft.ifftn");
-}
-Tensor fft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-            optional<std::string> norm) {
-  return fftn(x, s, dim, norm);
-}
-Tensor ifft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-             optional<std::string> norm) {
-  return ifftn(x, s, dim, norm);
 }
 
 // ---- real to half of the terms, and back --------------------------------------------------------
@@ -257,66 +224,44 @@ Tensor of_half(const Tensor& x, const Many& m, double scale, bool inverse, const
                    -1);
 }
 
-Tensor rfftn_as(const Tensor& x, const Many& m, const optional<std::string>& norm, bool inverse,
-                const char* op) {
-  return to_half(x, m, scale_of(norm, m.count, inverse, op), inverse, op);
-}
-Tensor irfftn_as(const Tensor& x, const Many& m, const optional<std::string>& norm, bool inverse,
-                 const char* op) {
-  return of_half(x, m, scale_of(norm, m.count, inverse, op), inverse, op);
-}
+// ---- the transforms by name ---------------------------------------------------------------------
 
-Tensor rfft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = real_only(x, "fft.rfft");
-  return rfftn_as(t, one_of(t, n, dim, false, "fft.rfft"), norm, false, "fft.rfft");
+struct Transform {
+  const char *one, *many;  // over one dimension and over several
+  Tensor (*run)(const Tensor& x, const Many& m, double scale, bool inverse, const char* op);
+  bool inverse;
+
+  bool of_half_terms() const { return run == of_half; }
+  Tensor operand(const Tensor& x, const char* op) const {
+    return run == to_half ? real_only(x, op) : checked(x, op);
+  }
+  Tensor operator()(const Tensor& x, const Many& m, const optional<std::string>& norm,
+                    const char* op) const {
+    return run(x, m, scale_of(norm, m.count, inverse, op), inverse, op);
+  }
+};
+// The terms of real numbers are pairs of conjugates, but fft has all of them.
+constexpr Transform kFft{"fft.fft", "fft.fftn", whole, false},
+    kIfft{"fft.ifft", "fft.ifftn", whole, true}, kRfft{"fft.rfft", "fft.rfftn", to_half, false},
+    kIrfft{"fft.irfft", "fft.irfftn", of_half, true},
+    kHfft{"fft.hfft", "fft.hfftn", of_half, false},
+    kIhfft{"fft.ihfft", "fft.ihfftn", to_half, true};
+
+template <const Transform& kOf>
+Tensor over_one(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
+  const Tensor t = kOf.operand(x, kOf.one);
+  return kOf(t, one_of(t, n, dim, kOf.of_half_terms(), kOf.one), norm, kOf.one);
 }
-Tensor irfft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.irfft");
-  return irfftn_as(t, one_of(t, n, dim, true, "fft.irfft"), norm, true, "fft.irfft");
+template <const Transform& kOf>
+Tensor over_many(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
+                 optional<std::string> norm) {
+  const Tensor t = kOf.operand(x, kOf.many);
+  return kOf(t, many_of(t, s, dim, kOf.of_half_terms(), kOf.many), norm, kOf.many);
 }
-Tensor hfft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.hfft");
-  return irfftn_as(t, one_of(t, n, dim, true, "fft.hfft"), norm, false, "fft.hfft");
-}
-Tensor ihfft(const Tensor& x, optional<int64_t> n, int64_t dim, optional<std::string> norm) {
-  const Tensor t = real_only(x, "fft.ihfft");
-  return rfftn_as(t, one_of(t, n, dim, false, "fft.ihfft"), norm, true, "fft.ihfft");
-}
-Tensor rfftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-             optional<std::string> norm) {
-  const Tensor t = real_only(x, "fft.rfftn");
-  return rfftn_as(t, many_of(t, s, dim, false, "fft.rfftn"), norm, false, "fft.rfftn");
-}
-Tensor irfftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-              optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.irfftn");
-  return irfftn_as(t, many_of(t, s, dim, true, "fft.irfftn"), norm, true, "fft.irfftn");
-}
-Tensor hfftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-             optional<std::string> norm) {
-  const Tensor t = checked(x, "fft.hfftn");
-  return irfftn_as(t, many_of(t, s, dim, true, "fft.hfftn"), norm, false, "fft.hfftn");
-}
-Tensor ihfftn(const Tensor& x, const optional<IntList>& s, const optional<IntList>& dim,
-              optional<std::string> norm) {
-  const Tensor t = real_only(x, "fft.ihfftn");
-  return rfftn_as(t, many_of(t, s, dim, false, "fft.ihfftn"), norm, true, "fft.ihfftn");
-}
-Tensor rfft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-             optional<std::string> norm) {
-  return rfftn(x, s, dim, norm);
-}
-Tensor irfft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-              optional<std::string> norm) {
-  return irfftn(x, s, dim, norm);
-}
-Tensor hfft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-             optional<std::string> norm) {
-  return hfftn(x, s, dim, norm);
-}
-Tensor ihfft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
-              optional<std::string> norm) {
-  return ihfftn(x, s, dim, norm);
+template <const Transform& kOf>
+Tensor over_two(const Tensor& x, const optional<IntList>& s, const IntList& dim,
+                optional<std::string> norm) {
+  return over_many<kOf>(x, s, dim, norm);
 }
 
 // ---- frequencies, shifts ------------------------------------------------------------------------
@@ -422,7 +367,7 @@ Tensor stft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
       as_strided(dense, {dense->shape[0], count, n_fft}, {length, f.hop, 1}, dense->offset);
   frames = mul(frames, f.window);
   const optional<std::string> norm = normalized ? optional<std::string>("ortho") : std::nullopt;
-  Tensor y = half ? rfft(frames, {}, -1, norm) : fft(frames, {}, -1, norm);
+  Tensor y = half ? over_one<kRfft>(frames, {}, -1, norm) : over_one<kFft>(frames, {}, -1, norm);
   y = transpose(y, 1, 2);
   if (nd == 1) y = squeeze(y, 0);
   return return_complex.value_or(true) ? y : view_as_real(contiguous(y));
@@ -452,7 +397,7 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
            "; expected no more: elements between frames are lost; correct it");
   const optional<std::string> norm = normalized ? optional<std::string>("ortho") : std::nullopt;
   z = transpose(z, 1, 2);
-  Tensor frames = half ? irfft(z, n_fft, -1, norm) : ifft(z, {}, -1, norm);
+  Tensor frames = half ? over_one<kIrfft>(z, n_fft, -1, norm) : over_one<kIfft>(z, {}, -1, norm);
   if (!half && !return_complex) frames = real(frames);
   frames = contiguous(mul(frames, f.window));
   const int64_t full_length = n_fft + f.hop * (count - 1);
@@ -478,7 +423,7 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
   return nd == 2 ? squeeze(y, 0) : y;
 }
 
-const ops::Family kFft("Fourier transforms", [](ops::Family& f) {
+const ops::Family kTransforms("Fourier transforms", [](ops::Family& f) {
   using namespace ops;
   const auto row = [](const char* schema, const char* doc) { return Row{schema, doc, kSpecial}; };
   const auto one = [&](auto fn, const char* name, const char* doc) {
@@ -498,28 +443,32 @@ const ops::Family kFft("Fourier transforms", [](ops::Family& f) {
         "(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None) -> Tensor";
     f.op(fn, row(text.c_str(), doc));
   };
-  one(&fft, "fft",
+  one(&over_one<kFft>, "fft",
       "Terms sum x[j] exp(-2 pi i j k / n) along `dim`, cut or filled with zeros to n. norm: "
       "'backward' (none), 'forward' (1/n) or 'ortho' (1/sqrt n).");
-  one(&ifft, "ifft",
+  one(&over_one<kIfft>, "ifft",
       "The inverse of fft: exp(+2 pi i j k / n), by default times 1/n ('backward').");
-  one(&rfft, "rfft", "The first n/2 + 1 terms of real numbers; the others are their conjugates.");
-  one(&irfft, "irfft",
+  one(&over_one<kRfft>, "rfft",
+      "The first n/2 + 1 terms of real numbers; the others are their conjugates.");
+  one(&over_one<kIrfft>, "irfft",
       "Real numbers, n of them (by default 2 (terms - 1)), by the first n/2 + 1 terms.");
-  one(&hfft, "hfft", "Real terms, n of them, of numbers whose conjugates are left out.");
-  one(&ihfft, "ihfft", "The inverse of hfft: half of the numbers, by real terms.");
-  two(&fft2, "fft2", "fft over two dimensions; s: their sizes.");
-  two(&ifft2, "ifft2", "ifft over two dimensions; s: their sizes.");
-  two(&rfft2, "rfft2", "rfft over two dimensions, the last of which has half of its terms.");
-  two(&irfft2, "irfft2", "The inverse of rfft2; s: the sizes of the real side.");
-  two(&hfft2, "hfft2", "hfft along the last of two dimensions, fft along the first.");
-  two(&ihfft2, "ihfft2", "The inverse of hfft2.");
-  many(&fftn, "fftn", "fft over all dimensions, or over `dim`; s: their sizes.");
-  many(&ifftn, "ifftn", "ifft over all dimensions, or over `dim`; s: their sizes.");
-  many(&rfftn, "rfftn", "rfft over several dimensions, the last of which has half of its terms.");
-  many(&irfftn, "irfftn", "The inverse of rfftn; s: the sizes of the real side.");
-  many(&hfftn, "hfftn", "hfft along the last of several dimensions, fft along the others.");
-  many(&ihfftn, "ihfftn", "The inverse of hfftn.");
+  one(&over_one<kHfft>, "hfft", "Real terms, n of them, of numbers whose conjugates are left out.");
+  one(&over_one<kIhfft>, "ihfft", "The inverse of hfft: half of the numbers, by real terms.");
+  two(&over_two<kFft>, "fft2", "fft over two dimensions; s: their sizes.");
+  two(&over_two<kIfft>, "ifft2", "ifft over two dimensions; s: their sizes.");
+  two(&over_two<kRfft>, "rfft2",
+      "rfft over two dimensions, the last of which has half of its terms.");
+  two(&over_two<kIrfft>, "irfft2", "The inverse of rfft2; s: the sizes of the real side.");
+  two(&over_two<kHfft>, "hfft2", "hfft along the last of two dimensions, fft along the first.");
+  two(&over_two<kIhfft>, "ihfft2", "The inverse of hfft2.");
+  many(&over_many<kFft>, "fftn", "fft over all dimensions, or over `dim`; s: their sizes.");
+  many(&over_many<kIfft>, "ifftn", "ifft over all dimensions, or over `dim`; s: their sizes.");
+  many(&over_many<kRfft>, "rfftn",
+       "rfft over several dimensions, the last of which has half of its terms.");
+  many(&over_many<kIrfft>, "irfftn", "The inverse of rfftn; s: the sizes of the real side.");
+  many(&over_many<kHfft>, "hfftn",
+       "hfft along the last of several dimensions, fft along the others.");
+  many(&over_many<kIhfft>, "ihfftn", "The inverse of hfftn.");
   f.op(&fftfreq,
        row("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> "
            "Tensor",

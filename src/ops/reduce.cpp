@@ -127,7 +127,6 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
   Tensor y = numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0, x->dtype) : sum_float(x, p, average);
   if (!autograd::wanted({x})) return y;
   const auto slope = [p, average, numbers, shape = x->shape](const Context& c) -> Grads {
-    if (!c.grad().defined()) return Grads(1);
     Tensor g = c.grad();
     if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
     g = spread(g, p, shape);
@@ -180,7 +179,6 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(root ? y : Tensor(), true)},
                      [p, correction, root](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        Tensor g = widened(c.grad());
                        if (root) {
                          const Tensor y = widened(c.saved(1));
@@ -200,7 +198,6 @@ Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest
   Tensor y = largest ? run<kernels::Amax>(x, p, x->dtype) : run<kernels::Amin>(x, p, x->dtype);
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       const Tensor x = c.saved(0);
       Tensor hit;  // shared evenly among the elements that equal the result
       {
@@ -232,7 +229,6 @@ std::pair<Tensor, Tensor> find(const Tensor& x, int64_t dim, bool keepdim, bool 
   if (with_values && autograd::wanted({x}))
     autograd::attach(op, {values}, {x}, {Saved(indices)},
                      [d, keepdim, shape = x->shape](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        Tensor g = c.grad(), i = c.saved(0);
                        if (shape.empty()) return {g};
                        if (!keepdim) {
@@ -336,10 +332,15 @@ Tensor centred(const Tensor& x, const IntList& dims) {
   return sub(near, mean(near, dims, true));
 }
 
-Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x) {
+Tensor middle_of_all(const char* op, const Tensor& x, Along along) {
+  check_arithmetic(x, op);
+  Tensor y;
+  {
+    NoGrad off;
+    y = along(reshape(x, {-1}), 0, false).first;
+  }
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       Tensor part;
       {
         NoGrad off;
@@ -356,11 +357,8 @@ Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x) {
 Tensor without_slope(const char* op, const Tensor& y, const Tensor& x) {
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {},
-                     [shape = x->shape, dtype = x->dtype,
-                      device = x->storage->device](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
-                       return {zeros(shape.vec(), dtype, device)};
-                     });
+                     [shape = x->shape, dtype = x->dtype, device = x->storage->device](
+                         const Context&) -> Grads { return {zeros(shape.vec(), dtype, device)}; });
   return y;
 }
 }  // namespace ops
@@ -396,7 +394,6 @@ Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
   Tensor y = run<kernels::Prod>(x, p, is_float(x->dtype) ? x->dtype : DType::Int64);
   if (autograd::wanted({x}))
     autograd::attach("prod", {y}, {x}, {Saved(x)}, [p](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
       return {product_gradient(c.grad(), c.saved(0), p)};
     });
   return y;
@@ -459,7 +456,6 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   if (autograd::wanted({x}))
     autograd::attach("norm", {y}, {x}, {Saved(x), Saved(y, true)},
                      [plan, p = one ? 2 : p](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
                        return {norm_gradient(c.grad(), c.saved(0), c.saved(1), plan, p)};
                      });
   return y;
@@ -484,7 +480,6 @@ Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
   if (autograd::wanted({x}))
     autograd::attach(
         "logsumexp", {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
-          if (!c.grad().defined()) return Grads(1);
           const Tensor x = c.saved(0), g = widened(c.grad());
           const Tensor share = exp(sub(widened(x), spread(widened(c.saved(1)), p, x->shape)));
           return {to(mul(spread(g, p, x->shape), share), x->dtype)};
@@ -505,13 +500,7 @@ std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
   return keepdim ? std::pair{v, i} : std::pair{squeeze(v, d), squeeze(i, d)};
 }
 Tensor median(const Tensor& x) {
-  ops::check_arithmetic(x, "median");
-  Tensor y;
-  {
-    NoGrad off;
-    y = median(reshape(x, {-1}), 0, false).first;
-  }
-  return ops::shared_evenly("median", y, x);
+  return ops::middle_of_all("median", x, median);
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

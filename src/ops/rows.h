@@ -64,8 +64,10 @@ Tensor difference(const engine::Operand& x, const engine::Operand& y);  // recor
 // off by is the mean of the differences from it.
 Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
 
-// `y` is one of the elements of x (of all): the gradient goes to all that equal it, in equal parts.
-Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x);  // reduce.cpp
+// The median of all elements, by that along a dimension: the gradient goes to all that equal it, in
+// equal parts.
+using Along = std::pair<Tensor, Tensor> (*)(const Tensor& x, int64_t dim, bool keepdim);
+Tensor middle_of_all(const char* op, const Tensor& x, Along);  // reduce.cpp
 // `y` is made of steps of x: differentiable, with zeros.
 Tensor without_slope(const char* op, const Tensor& y, const Tensor& x);
 

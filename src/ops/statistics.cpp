@@ -152,13 +152,7 @@ std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) 
   return keepdim ? std::pair{v, at} : std::pair{squeeze(v, d), squeeze(at, d)};
 }
 Tensor nanmedian(const Tensor& x) {
-  ops::check_arithmetic(x, "nanmedian");
-  Tensor y;
-  {
-    NoGrad off;
-    y = nanmedian(reshape(x, {-1}), 0, false).first;
-  }
-  return ops::shared_evenly("nanmedian", y, x);
+  return ops::middle_of_all("nanmedian", x, nanmedian);
 }
 
 std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
