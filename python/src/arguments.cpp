@@ -8,72 +8,35 @@ Signature::Signature(const std::string& schema) : table::Schema(table::parse_sch
   for (const Param& p : params) names.push_back(PyUnicode_InternFromString(p.name.c_str()));
 }
 
-const char* type_text(Type t, bool optional) {
-  switch (t) {
-    case Type::Tensor:
-      return optional ? "a Tensor or None" : "a Tensor";
-    case Type::TensorList:
-      return "a tuple or list of Tensors";
-    case Type::Int:
-      return optional ? "an int or None" : "an int";
-    case Type::IntList:
-      return optional ? "an int, a tuple of ints or None" : "a tuple of ints";
-    case Type::Float:
-      return optional ? "a float or None" : "a float";
-    case Type::FloatList:
-      return optional ? "a float, a tuple of floats or None" : "a tuple of floats";
-    case Type::Bool:
-      return optional ? "a bool or None" : "a bool";
-    case Type::Scalar:
-      return optional ? "a number or None" : "a number";
-    case Type::Str:
-      return optional ? "a str or None" : "a str";
-    case Type::DType:
-      return optional ? "a dtype or None" : "a dtype";
-    case Type::Device:
-      return optional ? "a device or None" : "a device";
-  }
-  return "";
+namespace {
+struct Words {
+  const char *text, *or_none, *annotation;
+};
+constexpr Words kWords[] = {
+    // by Type
+    {"a Tensor", "a Tensor or None", "Tensor"},
+    {"a tuple or list of Tensors", "a tuple or list of Tensors", "Sequence[Tensor]"},
+    {"an int", "an int or None", "_int"},
+    {"a tuple of ints", "an int, a tuple of ints or None", "_int | Sequence[_int]"},
+    {"a float", "a float or None", "_float"},
+    {"a tuple of floats", "a float, a tuple of floats or None", "_float | Sequence[_float]"},
+    {"a bool", "a bool or None", "_bool"},
+    {"a number", "a number or None", "Number"},
+    {"a str", "a str or None", "str"},
+    {"a dtype", "a dtype or None", "dtype"},
+    {"a device", "a device or None", "device | str"},
+};
+static_assert(std::size(kWords) == static_cast<size_t>(Type::Device) + 1);
+const Words& words(Type t) {
+  return kWords[static_cast<size_t>(t)];
 }
+}  // namespace
 
+const char* type_text(Type t, bool optional) {
+  return optional ? words(t).or_none : words(t).text;
+}
 std::string annotation(const Param& p) {
-  const char* base = "";
-  switch (p.type) {
-    case Type::Tensor:
-      base = "Tensor";
-      break;
-    case Type::TensorList:
-      base = "Sequence[Tensor]";
-      break;
-    case Type::Int:
-      base = "_int";
-      break;
-    case Type::IntList:
-      base = "_int | Sequence[_int]";
-      break;
-    case Type::Float:
-      base = "_float";
-      break;
-    case Type::FloatList:
-      base = "_float | Sequence[_float]";
-      break;
-    case Type::Bool:
-      base = "_bool";
-      break;
-    case Type::Scalar:
-      base = "Number";
-      break;
-    case Type::Str:
-      base = "str";
-      break;
-    case Type::DType:
-      base = "dtype";
-      break;
-    case Type::Device:
-      base = "device | str";
-      break;
-  }
-  return std::string(base) + (p.optional ? " | None" : "");
+  return std::string(words(p.type).annotation) + (p.optional ? " | None" : "");
 }
 
 // Parameters of tensors that a complex number may stand in for; other numbers have overloads.

@@ -104,27 +104,25 @@ inline auto in_python(F&& f) {
   }
 }
 
-template <class F>
-inline PyObject* guarded(F&& f) noexcept {
+// What `f` gives; `failed`, with Python's error set, where it throws.
+template <class R, class F>
+inline R guarded_as(F&& f, R failed) noexcept {
   try {
     return f();
   } catch (abi::__forced_unwind&) {
     stay();
   } catch (...) {
     raise_current();
-    return nullptr;
+    return failed;
   }
 }
 template <class F>
+inline PyObject* guarded(F&& f) noexcept {
+  return guarded_as<PyObject*>(f, nullptr);
+}
+template <class F>
 inline int guarded_int(F&& f) noexcept {
-  try {
-    return f();
-  } catch (abi::__forced_unwind&) {
-    stay();
-  } catch (...) {
-    raise_current();
-    return -1;
-  }
+  return guarded_as<int>(f, -1);
 }
 
 // ---- Python-owned things in C++ hands: runtime.cpp ----------------------------------------------

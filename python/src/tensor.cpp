@@ -146,6 +146,11 @@ PyObject* nb_matmul(PyObject* a, PyObject* b) {
 }
 
 // Operators without a C++ function: the registry has them.
+template <size_t N>
+struct Name {
+  char text[N];
+  consteval Name(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT: implicit
+};
 PyObject* by_name_plain(const char* name, PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     Scalar s;
@@ -163,26 +168,9 @@ PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
     return by_name_plain(name, a, b);
   return binary_kept(name, a, b, [&] { return by_name_plain(name, a, b); });
 }
-PyObject* nb_floordiv(PyObject* a, PyObject* b) {
-  return by_name("floor_divide", a, b);
-}
-PyObject* nb_mod(PyObject* a, PyObject* b) {
-  return by_name("remainder", a, b);
-}
-PyObject* nb_and(PyObject* a, PyObject* b) {
-  return by_name("bitwise_and", a, b);
-}
-PyObject* nb_or(PyObject* a, PyObject* b) {
-  return by_name("bitwise_or", a, b);
-}
-PyObject* nb_xor(PyObject* a, PyObject* b) {
-  return by_name("bitwise_xor", a, b);
-}
-PyObject* nb_lshift(PyObject* a, PyObject* b) {
-  return by_name("bitwise_left_shift", a, b);
-}
-PyObject* nb_rshift(PyObject* a, PyObject* b) {
-  return by_name("bitwise_right_shift", a, b);
+template <Name kName>
+PyObject* named(PyObject* a, PyObject* b) {
+  return by_name(kName.text, a, b);
 }
 PyObject* nb_invert(PyObject* a) {
   return guarded(
@@ -207,6 +195,10 @@ PyObject* inplace(const char* name, PyObject* a, PyObject* b) {
     Py_RETURN_NOTIMPLEMENTED;
   });
 }
+template <Name kName, class... Modulus>
+PyObject* inplace_named(PyObject* a, PyObject* b, Modulus...) {
+  return inplace(kName.text, a, b);
+}
 PyObject* nb_iadd(PyObject* a, PyObject* b) {
   if (is_tensor(b))
     return guarded([&] {
@@ -216,39 +208,6 @@ PyObject* nb_iadd(PyObject* a, PyObject* b) {
       });
     });
   return inplace("add_", a, b);
-}
-PyObject* nb_isub(PyObject* a, PyObject* b) {
-  return inplace("sub_", a, b);
-}
-PyObject* nb_imul(PyObject* a, PyObject* b) {
-  return inplace("mul_", a, b);
-}
-PyObject* nb_idiv(PyObject* a, PyObject* b) {
-  return inplace("div_", a, b);
-}
-PyObject* nb_ipow(PyObject* a, PyObject* b, PyObject*) {
-  return inplace("pow_", a, b);
-}
-PyObject* nb_ifloordiv(PyObject* a, PyObject* b) {
-  return inplace("floor_divide_", a, b);
-}
-PyObject* nb_imod(PyObject* a, PyObject* b) {
-  return inplace("remainder_", a, b);
-}
-PyObject* nb_iand(PyObject* a, PyObject* b) {
-  return inplace("bitwise_and_", a, b);
-}
-PyObject* nb_ior(PyObject* a, PyObject* b) {
-  return inplace("bitwise_or_", a, b);
-}
-PyObject* nb_ixor(PyObject* a, PyObject* b) {
-  return inplace("bitwise_xor_", a, b);
-}
-PyObject* nb_ilshift(PyObject* a, PyObject* b) {
-  return inplace("bitwise_left_shift_", a, b);
-}
-PyObject* nb_irshift(PyObject* a, PyObject* b) {
-  return inplace("bitwise_right_shift_", a, b);
 }
 
 PyObject* nb_neg(PyObject* a) {
@@ -381,30 +340,30 @@ PyType_Slot slots[] = {
     {Py_nb_true_divide, slot(row<table::op::div>)},
     {Py_nb_power, slot(nb_pow)},
     {Py_nb_matrix_multiply, slot(nb_matmul)},
-    {Py_nb_floor_divide, slot(nb_floordiv)},
-    {Py_nb_remainder, slot(nb_mod)},
+    {Py_nb_floor_divide, slot(named<"floor_divide">)},
+    {Py_nb_remainder, slot(named<"remainder">)},
     {Py_nb_divmod, slot(nb_divmod)},
-    {Py_nb_and, slot(nb_and)},
-    {Py_nb_or, slot(nb_or)},
-    {Py_nb_xor, slot(nb_xor)},
-    {Py_nb_lshift, slot(nb_lshift)},
-    {Py_nb_rshift, slot(nb_rshift)},
+    {Py_nb_and, slot(named<"bitwise_and">)},
+    {Py_nb_or, slot(named<"bitwise_or">)},
+    {Py_nb_xor, slot(named<"bitwise_xor">)},
+    {Py_nb_lshift, slot(named<"bitwise_left_shift">)},
+    {Py_nb_rshift, slot(named<"bitwise_right_shift">)},
     {Py_nb_invert, slot(nb_invert)},
     {Py_nb_negative, slot(nb_neg)},
     {Py_nb_positive, slot(nb_pos)},
     {Py_nb_absolute, slot(nb_abs)},
     {Py_nb_inplace_add, slot(nb_iadd)},
-    {Py_nb_inplace_subtract, slot(nb_isub)},
-    {Py_nb_inplace_multiply, slot(nb_imul)},
-    {Py_nb_inplace_true_divide, slot(nb_idiv)},
-    {Py_nb_inplace_power, slot(nb_ipow)},
-    {Py_nb_inplace_floor_divide, slot(nb_ifloordiv)},
-    {Py_nb_inplace_remainder, slot(nb_imod)},
-    {Py_nb_inplace_and, slot(nb_iand)},
-    {Py_nb_inplace_or, slot(nb_ior)},
-    {Py_nb_inplace_xor, slot(nb_ixor)},
-    {Py_nb_inplace_lshift, slot(nb_ilshift)},
-    {Py_nb_inplace_rshift, slot(nb_irshift)},
+    {Py_nb_inplace_subtract, slot(inplace_named<"sub_">)},
+    {Py_nb_inplace_multiply, slot(inplace_named<"mul_">)},
+    {Py_nb_inplace_true_divide, slot(inplace_named<"div_">)},
+    {Py_nb_inplace_power, slot((inplace_named<"pow_", PyObject*>))},
+    {Py_nb_inplace_floor_divide, slot(inplace_named<"floor_divide_">)},
+    {Py_nb_inplace_remainder, slot(inplace_named<"remainder_">)},
+    {Py_nb_inplace_and, slot(inplace_named<"bitwise_and_">)},
+    {Py_nb_inplace_or, slot(inplace_named<"bitwise_or_">)},
+    {Py_nb_inplace_xor, slot(inplace_named<"bitwise_xor_">)},
+    {Py_nb_inplace_lshift, slot(inplace_named<"bitwise_left_shift_">)},
+    {Py_nb_inplace_rshift, slot(inplace_named<"bitwise_right_shift_">)},
     {Py_nb_bool, slot(nb_bool)},
     {Py_nb_float, slot(nb_float)},
     {Py_nb_int, slot(nb_int)},
