@@ -1,17 +1,12 @@
 """Distributions of real numbers."""
 
 import math
-import numbers
 
 from .. import _C, _ops
 from . import constraints
 from .distribution import ExponentialFamily, Plain
 from .sampling import LOG_2PI, standard_gamma
-from .utils import broadcast_all, eps_of
-
-
-def _shape_of(values, first):
-    return () if all(isinstance(v, numbers.Number) for v in values) else first.shape
+from .utils import eps_of
 
 
 def _rand(like, shape):
@@ -33,8 +28,7 @@ class _ByLocationAndScale(Plain):
     _parameters = ("loc", "scale")
 
     def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(_shape_of((loc, scale), self.loc), validate_args=validate_args)
+        self._spread(loc, scale, validate_args=validate_args)
 
 
 class Normal(_ByLocationAndScale, ExponentialFamily):
@@ -74,8 +68,7 @@ class Uniform(Plain):
     _parameters = ("low", "high")
 
     def __init__(self, low, high, validate_args=None):
-        self.low, self.high = broadcast_all(low, high)
-        super().__init__(_shape_of((low, high), self.low), validate_args=validate_args)
+        self._spread(low, high, validate_args=validate_args)
         if self._validate_args and not (self.low < self.high).all().item():
             raise _C.ValueError(
                 "pf.distributions.Uniform: got low that is not below high; expected low < high"
@@ -118,8 +111,7 @@ class Exponential(ExponentialFamily):
     _parameters = ("rate",)
 
     def __init__(self, rate, validate_args=None):
-        (self.rate,) = broadcast_all(rate)
-        super().__init__(_shape_of((rate,), self.rate), validate_args=validate_args)
+        self._spread(rate, validate_args=validate_args)
 
     mean = stddev = property(lambda self: 1 / self.rate)
     mode = property(lambda self: _ops.zeros_like(self.rate))
@@ -203,9 +195,7 @@ class Gamma(ExponentialFamily):
     _parameters = ("concentration", "rate")
 
     def __init__(self, concentration, rate, validate_args=None):
-        self.concentration, self.rate = broadcast_all(concentration, rate)
-        shape = _shape_of((concentration, rate), self.rate)
-        super().__init__(shape, validate_args=validate_args)
+        self._spread(concentration, rate, validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.rate)
     mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
@@ -310,9 +300,7 @@ class Beta(ExponentialFamily):
     _parameters = ("concentration1", "concentration0")
 
     def __init__(self, concentration1, concentration0, validate_args=None):
-        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        shape = _shape_of((concentration1, concentration0), self.concentration1)
-        super().__init__(shape, validate_args=validate_args)
+        self._spread(concentration1, concentration0, validate_args=validate_args)
 
     @property
     def mean(self):
@@ -366,8 +354,7 @@ class StudentT(Plain):
     _parameters = ("df", "loc", "scale")
 
     def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
-        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
-        super().__init__(_shape_of((df, loc, scale), self.df), validate_args=validate_args)
+        self._spread(df, loc, scale, validate_args=validate_args)
 
     mode = property(lambda self: self.loc)
     mean = property(lambda self: _ops.where(self.df > 1, self.loc, math.nan))
@@ -411,8 +398,7 @@ class FisherSnedecor(Plain):
     _parameters = ("df1", "df2")
 
     def __init__(self, df1, df2, validate_args=None):
-        self.df1, self.df2 = broadcast_all(df1, df2)
-        super().__init__(_shape_of((df1, df2), self.df1), validate_args=validate_args)
+        self._spread(df1, df2, validate_args=validate_args)
 
     @property
     def mean(self):
@@ -452,8 +438,7 @@ class VonMises(Plain):
     _parameters = ("loc", "concentration")
 
     def __init__(self, loc, concentration, validate_args=None):
-        self.loc, self.concentration = broadcast_all(loc, concentration)
-        super().__init__(_shape_of((loc, concentration), self.loc), validate_args=validate_args)
+        self._spread(loc, concentration, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
 

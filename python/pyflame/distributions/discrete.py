@@ -6,7 +6,7 @@ from .. import _C, _ops
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints
-from .continuous import _open, _shape_of
+from .continuous import _open
 from .distribution import Distribution, Plain
 from .sampling import standard_gamma
 from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
@@ -41,19 +41,23 @@ class _ByProbability(Plain):
     def param_shape(self):
         return self._param.shape
 
+    def _take_tries(self, total_count, probs, logits, validate_args):
+        self._given, value = self._take(probs, logits)
+        self.total_count, self.__dict__[self._given] = broadcast_all(total_count, value)
+        self.total_count = self.total_count.to(self._param.dtype)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    def _expand_rest(self, new, batch_shape):
+        new._given = self._given
+
 
 class _Binary(_ByProbability):
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     _parameters = ("probs", "logits")
 
     def __init__(self, probs=None, logits=None, validate_args=None):
-        name, value = self._take(probs, logits)
-        (self.__dict__[name],) = broadcast_all(value)
-        self._given = name
-        super().__init__(_shape_of((value,), self._param), validate_args=validate_args)
-
-    def _expand_rest(self, new, batch_shape):
-        new._given = self._given
+        self._given, value = self._take(probs, logits)
+        self._spread(value, names=(self._given,), validate_args=validate_args)
 
 
 class Bernoulli(_Binary):
@@ -321,14 +325,7 @@ class Binomial(_ByProbability):
     _parameters = ("total_count", "probs", "logits")
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
-        name, value = self._take(probs, logits)
-        self.total_count, self.__dict__[name] = broadcast_all(total_count, value)
-        self.total_count = self.total_count.to(self.__dict__[name].dtype)
-        self._given = name
-        super().__init__(self._param.shape, validate_args=validate_args)
-
-    def _expand_rest(self, new, batch_shape):
-        new._given = self._given
+        self._take_tries(total_count, probs, logits, validate_args)
 
     @constraints.dependent_property
     def support(self):
@@ -373,8 +370,7 @@ class Poisson(Plain):
     _parameters = ("rate",)
 
     def __init__(self, rate, validate_args=None):
-        (self.rate,) = broadcast_all(rate)
-        super().__init__(_shape_of((rate,), self.rate), validate_args=validate_args)
+        self._spread(rate, validate_args=validate_args)
 
     mean = variance = property(lambda self: self.rate)
     mode = property(lambda self: self.rate.floor())
@@ -399,14 +395,7 @@ class NegativeBinomial(_ByProbability):
     _parameters = ("total_count", "probs", "logits")
 
     def __init__(self, total_count, probs=None, logits=None, validate_args=None):
-        name, value = self._take(probs, logits)
-        self.total_count, self.__dict__[name] = broadcast_all(total_count, value)
-        self.total_count = self.total_count.to(self.__dict__[name].dtype)
-        self._given = name
-        super().__init__(self._param.shape, validate_args=validate_args)
-
-    def _expand_rest(self, new, batch_shape):
-        new._given = self._given
+        self._take_tries(total_count, probs, logits, validate_args)
 
     mean = property(lambda self: self.total_count * self.logits.exp())
     mode = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0))

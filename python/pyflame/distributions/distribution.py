@@ -1,8 +1,11 @@
 """The base of all distributions."""
 
+import numbers
+
 from .. import _C, _ops
 from ..autograd import no_grad
 from . import constraints
+from .utils import broadcast_all
 
 
 def _size(shape):
@@ -149,6 +152,13 @@ class Plain(Distribution):
     """A distribution whose parameters all have the batch's shape: they are expanded by name."""
 
     _parameters = ()
+
+    def _spread(self, *values, names=None, validate_args=None):
+        """Takes the values of the parameters, of one shape, which becomes the batch's."""
+        spread = broadcast_all(*values)
+        self.__dict__.update(zip(names or self._parameters, spread))
+        one = all(isinstance(v, numbers.Number) for v in values)
+        super().__init__(() if one else spread[0].shape, validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
         new = type(self).__new__(type(self))

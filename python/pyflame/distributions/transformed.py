@@ -1,12 +1,13 @@
 """Distributions made of others."""
 
 import math
+import numbers
 
 from .. import _C, _ops
 from ..autograd import no_grad
 from . import constraints
 from . import transforms as tr
-from .continuous import Cauchy, Exponential, Normal, Uniform, _shape_of
+from .continuous import Cauchy, Exponential, Normal, Uniform
 from .discrete import Categorical, ExpRelaxedCategorical, LogitRelaxedBernoulli
 from .distribution import Distribution, Plain
 from .sampling import EULER
@@ -252,7 +253,7 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
         base = Exponential(_ops.ones_like(self.loc), validate_args=False)
-        if not _shape_of((loc, scale), self.loc):
+        if all(isinstance(v, numbers.Number) for v in (loc, scale)):
             base = base.expand(())
         # -log of an exponential number.
         parts = [
