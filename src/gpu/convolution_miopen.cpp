@@ -17,16 +17,13 @@ namespace {
 constexpr size_t kMostSolutions = 32;  // looked at
 
 struct MiopenCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_MIOPEN_CALLS(X)
-#undef X
+  PF_MIOPEN_CALLS(PF_CALL_POINTER)
   const char* (*GetErrorString)(int) = nullptr;
   int (*GetVersion)(size_t*, size_t*, size_t*) = nullptr;
   template <class F>
   void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, "miopen" #NAME);
-    PF_MIOPEN_CALLS(X)
-#undef X
+    const std::string prefix = "miopen";
+    PF_MIOPEN_CALLS(PF_CALL_TAKE)
     take(GetErrorString, "miopenGetErrorString");
     take(GetVersion, "miopenGetVersion", false);
   }

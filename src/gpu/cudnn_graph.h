@@ -15,16 +15,13 @@
 namespace pyflame::gpu {
 
 struct CudnnCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_CUDNN_CALLS(X)
-#undef X
+  PF_CUDNN_CALLS(PF_CALL_POINTER)
   const char* (*GetErrorString)(int) = nullptr;
   size_t (*GetVersion)() = nullptr;
   template <class F>
   void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, "cudnn" #NAME);
-    PF_CUDNN_CALLS(X)
-#undef X
+    const std::string prefix = "cudnn";
+    PF_CUDNN_CALLS(PF_CALL_TAKE)
     take(GetErrorString, "cudnnGetErrorString");
     take(GetVersion, "cudnnGetVersion", false);
   }

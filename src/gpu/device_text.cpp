@@ -58,62 +58,44 @@ bool is_mask_input(const Expr& e, int i) {
   return false;
 }
 
+struct StorageName {
+  DType dtype;
+  const char* text;
+};
+constexpr StorageName kCalculated[] = {
+    {DType::Float32, "float"},    {DType::Float64, "double"}, {DType::Float16, "pf_f16"},
+    {DType::BFloat16, "pf_bf16"}, {DType::Int64, "pf_i64"},   {DType::Int32, "pf_i32"},
+    {DType::Int16, "pf_i16"},     {DType::Int8, "pf_i8"},     {DType::UInt8, "pf_u8"},
+    {DType::Bool, "pf_bool"},
+};
+// Stored and copied only.
+constexpr StorageName kStored[] = {
+    {DType::UInt16, "pf_u16"},
+    {DType::UInt32, "pf_u32"},
+    {DType::UInt64, "pf_u64"},
+    {DType::Complex64, "pf_c64"},
+    {DType::Complex128, "pf_c128"},
+    {DType::Float8E4M3, "pf_e4m3fn"},
+    {DType::Float8E5M2, "pf_e5m2"},
+    {DType::Float8E4M3FNUZ, "pf_e4m3fnuz"},
+    {DType::Float8E5M2FNUZ, "pf_e5m2fnuz"},
+    {DType::Float8E8M0, "pf_e8m0fnu"},
+    {DType::Int4, "pf_i4"},
+};
+const char* name_in(std::span<const StorageName> list, DType t) {
+  const auto at = std::ranges::find(list, t, &StorageName::dtype);
+  return at == list.end() ? nullptr : at->text;
+}
 }  // namespace
 
 const char* device_storage(DType t) {
-  switch (t) {
-    case DType::Float32:
-      return "float";
-    case DType::Float64:
-      return "double";
-    case DType::Float16:
-      return "pf_f16";
-    case DType::BFloat16:
-      return "pf_bf16";
-    case DType::Int64:
-      return "pf_i64";
-    case DType::Int32:
-      return "pf_i32";
-    case DType::Int16:
-      return "pf_i16";
-    case DType::Int8:
-      return "pf_i8";
-    case DType::UInt8:
-      return "pf_u8";
-    case DType::Bool:
-      return "pf_bool";
-    default:
-      PF_FAIL(NotSupportedError, "pointwise group", "got ", t,
-              " on a GPU; it can be stored and copied only; use to() first");
-  }
+  if (const char* name = name_in(kCalculated, t)) return name;
+  PF_FAIL(NotSupportedError, "pointwise group", "got ", t,
+          " on a GPU; it can be stored and copied only; use to() first");
 }
 const char* device_stored(DType t) {
-  switch (t) {
-    case DType::UInt16:
-      return "pf_u16";
-    case DType::UInt32:
-      return "pf_u32";
-    case DType::UInt64:
-      return "pf_u64";
-    case DType::Complex64:
-      return "pf_c64";
-    case DType::Complex128:
-      return "pf_c128";
-    case DType::Float8E4M3:
-      return "pf_e4m3fn";
-    case DType::Float8E5M2:
-      return "pf_e5m2";
-    case DType::Float8E4M3FNUZ:
-      return "pf_e4m3fnuz";
-    case DType::Float8E5M2FNUZ:
-      return "pf_e5m2fnuz";
-    case DType::Float8E8M0:
-      return "pf_e8m0fnu";
-    case DType::Int4:
-      return "pf_i4";
-    default:
-      return device_storage(t);
-  }
+  const char* name = name_in(kStored, t);
+  return name ? name : device_storage(t);
 }
 const char* device_compute(DType t) {
   const DType c = register_type(t);

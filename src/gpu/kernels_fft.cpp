@@ -54,7 +54,6 @@ PF_KERNEL(fft_half, 256)(pf_spectrum s) {
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "gpu/compile_only.h"
 #include "gpu/device.h"
@@ -71,14 +70,11 @@ using namespace kernels;
 constexpr size_t kMostPlans = 64;  // of a device
 
 struct FftCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_FFT_CALLS(X)
-#undef X
+  PF_FFT_CALLS(PF_CALL_POINTER)
   template <class F>
   void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, PF_RT("hipfft" #NAME, "cufft" #NAME));
-    PF_FFT_CALLS(X)
-#undef X
+    const std::string prefix = PF_RT("hipfft", "cufft");
+    PF_FFT_CALLS(PF_CALL_TAKE)
   }
 };
 

@@ -39,6 +39,11 @@ void add_vendor_places(Names&, const std::string& stem,
 struct Runtime;
 void take_vendor_calls(const Library&, Runtime&);
 
+// For a struct of Calls, of a list X(NAME, ARGS): the pointers, and in each(take) what takes them,
+// with `prefix` before their names.
+#define PF_CALL_POINTER(NAME, ARGS) int(*NAME) ARGS = nullptr;
+#define PF_CALL_TAKE(NAME, ARGS) take(NAME, (prefix + #NAME).c_str());
+
 // A library that we can do without, and its calls. `Calls` has a pointer for each,
 // and each(take) gives take(pointer, name) of all, with `false` behind those that may be missing.
 template <class Calls>

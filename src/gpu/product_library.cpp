@@ -4,7 +4,6 @@
 // The algorithm is the library's first choice for (sizes, layouts, dtype, bias, alignment class)
 // within a fixed workspace: a function of the product alone, never of time.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -26,15 +25,12 @@ namespace {
 constexpr size_t kWorkspace = size_t{32} << 20;
 
 struct BlasCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_BLAS_CALLS(X)
-#undef X
+  PF_BLAS_CALLS(PF_CALL_POINTER)
   void* version = nullptr;  // the function that says it
   template <class F>
   void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, PF_RT("hipblasLt" #NAME, "cublasLt" #NAME));
-    PF_BLAS_CALLS(X)
-#undef X
+    const std::string prefix = PF_RT("hipblasLt", "cublasLt");
+    PF_BLAS_CALLS(PF_CALL_TAKE)
     take(version, PF_RT("hipblasLtGetVersion", "cublasLtGetVersion"), false);
   }
 };

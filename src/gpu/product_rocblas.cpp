@@ -19,14 +19,11 @@ namespace {
 constexpr size_t kWorkspace = size_t{32} << 20;
 
 struct RocBlasCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_ROCBLAS_CALLS(X)
-#undef X
+  PF_ROCBLAS_CALLS(PF_CALL_POINTER)
   template <class F>
   void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, "rocblas_" #NAME);
-    PF_ROCBLAS_CALLS(X)
-#undef X
+    const std::string prefix = "rocblas_";
+    PF_ROCBLAS_CALLS(PF_CALL_TAKE)
   }
 };
 

@@ -20,53 +20,31 @@ DType signed_type(DType t) {
 
 // How a row of uint64 is calculated.
 enum class How : uint8_t { Bits, Order, Own, Not };
+constexpr OpId kBits[] = {op::neg,         op::square,     op::cube,        op::add,
+                          op::add_scaled,  op::sub,        op::mul,         op::addcmul,
+                          op::where,       op::eq,         op::ne,          op::bitwise_not,
+                          op::bitwise_and, op::bitwise_or, op::bitwise_xor, op::bitwise_left_shift};
+constexpr OpId kOrder[] = {op::lt,
+                           op::le,
+                           op::gt,
+                           op::ge,
+                           op::maximum,
+                           op::minimum,
+                           op::fmax,
+                           op::fmin,
+                           op::clamp,
+                           op::clamp_min,
+                           op::clamp_max,
+                           op::clamp_tensor,
+                           op::clamp_min_tensor,
+                           op::clamp_max_tensor};
+constexpr OpId kOwn[] = {op::abs,  op::relu, op::sign,       op::floor_divide,       op::remainder,
+                         op::fmod, op::pow,  op::pow_scalar, op::bitwise_right_shift};
 How how(OpId id) {
-  switch (id) {
-    case op::neg:
-    case op::square:
-    case op::cube:
-    case op::add:
-    case op::add_scaled:
-    case op::sub:
-    case op::mul:
-    case op::addcmul:
-    case op::where:
-    case op::eq:
-    case op::ne:
-    case op::bitwise_not:
-    case op::bitwise_and:
-    case op::bitwise_or:
-    case op::bitwise_xor:
-    case op::bitwise_left_shift:
-      return How::Bits;
-    case op::lt:
-    case op::le:
-    case op::gt:
-    case op::ge:
-    case op::maximum:
-    case op::minimum:
-    case op::fmax:
-    case op::fmin:
-    case op::clamp:
-    case op::clamp_min:
-    case op::clamp_max:
-    case op::clamp_tensor:
-    case op::clamp_min_tensor:
-    case op::clamp_max_tensor:
-      return How::Order;
-    case op::abs:
-    case op::relu:
-    case op::sign:
-    case op::floor_divide:
-    case op::remainder:
-    case op::fmod:
-    case op::pow:
-    case op::pow_scalar:
-    case op::bitwise_right_shift:
-      return How::Own;
-    default:
-      return How::Not;
-  }
+  const auto among = [&](const auto& list) {
+    return std::ranges::find(list, id) != std::end(list);
+  };
+  return among(kBits) ? How::Bits : among(kOrder) ? How::Order : among(kOwn) ? How::Own : How::Not;
 }
 
 const Scalar kLeast(INT64_MIN), kMost(INT64_MAX);

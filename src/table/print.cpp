@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -63,6 +64,19 @@ struct Piece {
 constexpr int kOr = 1, kXor = 2, kAnd = 3, kNot = 4, kCompare = 5, kSum = 6, kProduct = 7,
               kUnary = 8, kAtom = 10;
 
+struct Infix {
+  Micro op;
+  const char* text;
+  int level;
+};
+constexpr Infix kInfix[] = {
+    {Micro::Add, " + ", kSum},     {Micro::Sub, " - ", kSum},     {Micro::Mul, " * ", kProduct},
+    {Micro::Div, " / ", kProduct}, {Micro::Lt, " < ", kCompare},  {Micro::Le, " <= ", kCompare},
+    {Micro::Gt, " > ", kCompare},  {Micro::Ge, " >= ", kCompare}, {Micro::Eq, " == ", kCompare},
+    {Micro::Ne, " != ", kCompare}, {Micro::Or, " or ", kOr},      {Micro::Xor, " xor ", kXor},
+    {Micro::And, " and ", kAnd},
+};
+
 std::string at_least(const Piece& p, int level) {
   return p.level >= level ? p.text : "(" + p.text + ")";
 }
@@ -81,9 +95,10 @@ std::string formula(const Expr& e, std::span<const std::string> inputs,
   for (size_t i = 0; i < e.nodes.size(); ++i) {
     const ExprNode& n = e.nodes[i];
     auto in = [&](int k) -> const Piece& { return p[static_cast<size_t>(n.in[k])]; };
-    auto infix = [&](const char* op, int level) {
-      return Piece{at_least(in(0), level) + op + at_least(in(1), level + 1), level};
-    };
+    if (const auto* o = std::ranges::find(kInfix, n.op, &Infix::op); o != std::end(kInfix)) {
+      p[i] = {at_least(in(0), o->level) + o->text + at_least(in(1), o->level + 1), o->level};
+      continue;
+    }
     switch (n.op) {
       case Micro::Input:
         p[i] = {inputs[n.index], kAtom};
@@ -94,47 +109,8 @@ std::string formula(const Expr& e, std::span<const std::string> inputs,
       case Micro::Const:
         p[i] = {number(n.value), n.value < 0 ? kUnary : kAtom};
         break;
-      case Micro::Add:
-        p[i] = infix(" + ", kSum);
-        break;
-      case Micro::Sub:
-        p[i] = infix(" - ", kSum);
-        break;
-      case Micro::Mul:
-        p[i] = infix(" * ", kProduct);
-        break;
-      case Micro::Div:
-        p[i] = infix(" / ", kProduct);
-        break;
       case Micro::Neg:
         p[i] = {"-" + at_least(in(0), kUnary), kUnary};
-        break;
-      case Micro::Lt:
-        p[i] = infix(" < ", kCompare);
-        break;
-      case Micro::Le:
-        p[i] = infix(" <= ", kCompare);
-        break;
-      case Micro::Gt:
-        p[i] = infix(" > ", kCompare);
-        break;
-      case Micro::Ge:
-        p[i] = infix(" >= ", kCompare);
-        break;
-      case Micro::Eq:
-        p[i] = infix(" == ", kCompare);
-        break;
-      case Micro::Ne:
-        p[i] = infix(" != ", kCompare);
-        break;
-      case Micro::Or:
-        p[i] = infix(" or ", kOr);
-        break;
-      case Micro::Xor:
-        p[i] = infix(" xor ", kXor);
-        break;
-      case Micro::And:
-        p[i] = infix(" and ", kAnd);
         break;
       case Micro::Not:
         p[i] = {"not " + at_least(in(0), kNot), kNot};
