@@ -1,7 +1,6 @@
 // class Node, as grad_fn and next_functions give it, and the hooks of nodes.
 #include "node.h"
 
-#include <algorithm>
 #include <memory>
 #include <unordered_map>
 

@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <memory>
 #include <sstream>
 #include <unordered_map>
 

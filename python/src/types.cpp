@@ -1,5 +1,4 @@
 // dtype objects, devices, Size, and Python numbers as scalars.
-#include <algorithm>
 
 #include "common.h"
 #include "core/backends.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <set>
 #include <unordered_map>
 #include <utility>
 

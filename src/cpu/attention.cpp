@@ -3,7 +3,6 @@
 // when they are read; scores and probabilities are never rounded to them.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <complex>
 #include <cstdlib>
-#include <cstring>
 
 #include "cpu/kernel.h"
 #include "cpu/move.h"

@@ -9,7 +9,6 @@
 // After foreach_target.h:
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "cpu/kernel.h"
 #include "cpu/rows-inl.h"

@@ -236,8 +236,7 @@ HWY_INLINE F32 pf_tan(F32 x) {
 
 #include "kernels/special.h"
 
-// ---- division with remainder, integers
-// -----------------------------------------------------------
+// ---- division with remainder, integers ----------------------------------------------------------
 template <class E>
 using pf_unsigned = std::make_unsigned_t<E>;
 struct FmodLibm {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <utility>
 
 #include "core/backends.h"
 #include "core/blocks.h"

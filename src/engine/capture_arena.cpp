@@ -1,7 +1,6 @@
 #include "engine/capture_arena.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>

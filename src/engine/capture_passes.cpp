@@ -1,7 +1,6 @@
 // What a whole captured step shows and a window does not: launches whose results nobody reads,
 // launches that make what another has made, and launches that depend on nothing which changes.
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 

@@ -46,8 +46,7 @@ Tensor copied(const Tensor& t) {
   return r;
 }
 
-// ---- leading dimensions are nothing special
-// ------------------------------------------------------
+// ---- leading dimensions are nothing special -----------------------------------------------------
 
 bool plainly(const HiddenCall& c) {
   c.run(c.show(c.outs), c.show(c.ins), c.attrs);
@@ -85,8 +84,7 @@ bool by_broadcast(const HiddenCall& c) {
   return true;
 }
 
-// ---- dense in an order of its own
-// -----------------------------------------------------------------
+// ---- dense in an order of its own ---------------------------------------------------------------
 
 // The samples one behind the other, each as it lies.
 Tensor outermost(const Tensor& t, const Levels& levels) {
@@ -193,8 +191,7 @@ bool attention_backward(const HiddenCall& c) {
   return true;
 }
 
-// ---- products
-// ---------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
 // All but the last dimension as one, where it lies so.
 bool as_matrix(const Tensor& t, Tensor* matrix) {
@@ -329,8 +326,7 @@ bool conv_weight(const HiddenCall& c) {
   return true;
 }
 
-// ---- norms over rows
-// ------------------------------------------------------------------------------
+// ---- norms over rows ----------------------------------------------------------------------------
 
 bool row_norm(const HiddenCall& c) {
   constexpr auto at = tensors<kernels::LayerNorm>;
@@ -365,8 +361,7 @@ bool row_norm_backward(const HiddenCall& c) {
   return true;
 }
 
-// ---- indexing
-// --------------------------------------------------------------------------------------
+// ---- indexing -----------------------------------------------------------------------------------
 
 // Positions of a level along its dimension, in the shape of the indices.
 Tensor positions(const Levels& levels, int at, const Dims& shape, Device device) {
@@ -488,8 +483,7 @@ bool searchsorted(const HiddenCall& c) {
   return true;
 }
 
-// ---- the table
-// -------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 using Rule = bool (*)(const HiddenCall&);
 

@@ -30,8 +30,7 @@ void may_take_over(const Tensor& to, const Tensor& from, std::optional<MadeBy> a
 // Moves the memory, as the window runs; whether it did.
 bool take_over(Group&, StreamState*, const MemoryUse&);
 
-// ---- groups that wait for a reader
-// ---------------------------------------------------------------
+// ---- groups that wait for a reader --------------------------------------------------------------
 
 // Runs such a group on the streams of the calling thread.
 void make_again(Group&, Flush why);

@@ -1,7 +1,6 @@
 #include "gpu/cudnn_graph.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace pyflame::gpu {
 namespace {

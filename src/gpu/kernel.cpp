@@ -1,7 +1,6 @@
 #include "gpu/kernel.h"
 
 #include <climits>
-#include <cstring>
 #include <string_view>
 #include <unordered_map>
 

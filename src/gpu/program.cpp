@@ -3,9 +3,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <unordered_map>
 

@@ -1,7 +1,6 @@
 #include "io/formats.h"
 
 #include <cctype>
-#include <string>
 
 namespace pyflame::io {
 

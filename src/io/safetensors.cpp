@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>

@@ -1,6 +1,5 @@
 #include "ops/building_blocks.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/placement.h"

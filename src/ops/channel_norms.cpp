@@ -2,7 +2,6 @@
 // gradient, are kernels over the cells of a tensor in either layout (table/kernels/cells.h); the
 // rest is pointwise, so that an activation or a residual behind it runs in the same pass.
 #include <cmath>
-#include <string>
 
 #include "core/backends.h"
 #include "engine/autograd.h"

@@ -1,7 +1,6 @@
 #include "ops/complex.h"
 
 #include <cmath>
-#include <limits>
 
 #include "engine/autograd.h"
 #include "ops/autocast.h"

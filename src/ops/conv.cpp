@@ -2,7 +2,6 @@
 // its gradient by the input and that by the weight are bilinear, and the derivatives of each are
 // the other two: so every order of derivative is one of three kernels. Where a backend has none
 // they are written as products over the columns that the taps see.
-#include <algorithm>
 #include <array>
 #include <string>
 

@@ -3,7 +3,6 @@
 // are each other; all names are made of these.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"

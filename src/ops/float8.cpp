@@ -2,7 +2,6 @@
 #include "pyflame/float8.h"
 
 #include <optional>
-#include <utility>
 
 #include "engine/engine.h"
 #include "ops/building_blocks.h"

@@ -254,8 +254,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction = "mean",
               bool log_target = false);
 
-// ---- special functions, calculated in float64: src/ops/gamma.cpp
-// ---------------------------------
+// ---- special functions, calculated in float64: src/ops/gamma.cpp --------------------------------
 Tensor lgamma(const Tensor&);                // log |gamma(x)|; inf at 0, -1, -2, ...
 Tensor digamma(const Tensor&);               // derivative of lgamma; -inf at 0, NaN at -1, -2, ...
 Tensor polygamma(int64_t n, const Tensor&);  // its n-th derivative, for n of 0 and 1

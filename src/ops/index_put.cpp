@@ -1,5 +1,4 @@
 // Writing by index. What meets in one place is combined in index order.
-#include <algorithm>
 #include <limits>
 #include <map>
 

@@ -187,8 +187,7 @@ Tensor inverse(const Tensor& a, const char* op) {
 
 namespace {
 
-// ---- solve, inv
-// -----------------------------------------------------------------------------------
+// ---- solve, inv ---------------------------------------------------------------------------------
 
 // Whether B is a batch of vectors: one dimension, or the shape of A without its last one.
 bool is_vector(const Tensor& a, const Tensor& b) {
@@ -257,8 +256,7 @@ TensorList inv_ex(const Tensor& a, bool check_errors) {
   return {r.first, r.second};
 }
 
-// ---- determinants
-// -----------------------------------------------------------------------------------
+// ---- determinants -------------------------------------------------------------------------------
 
 // 1 or -1: the sign of the permutation that pivots make.
 Tensor parity(const Tensor& pivots, DType dtype) {
@@ -515,8 +513,7 @@ Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
   return lu_solve(lu, pivots, b, true, false);
 }
 
-// ---- with triangular factors
-// ------------------------------------------------------------------------
+// ---- with triangular factors --------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, bool upper) {
   return cholesky_ex(a, upper, true, "linalg.cholesky").first;
@@ -554,8 +551,7 @@ Tensor cholesky_inverse(const Tensor& l, bool upper) {
   return cholesky_solve(with_batch(identity_like(l), batch_of(l)), l, upper);
 }
 
-// ---- L D L'
-// ---------------------------------------------------------------------------------------------
+// ---- L D L' -------------------------------------------------------------------------------------
 
 std::string zero_block(int64_t order) {
   return "whose block " + std::to_string(order) +

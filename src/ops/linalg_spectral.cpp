@@ -1,6 +1,5 @@
 // QR, singular values, eigenvalues, least squares.
 #include <cmath>
-#include <limits>
 
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"

@@ -1,7 +1,6 @@
 // Differences and sums along lines, histograms, floats taken apart.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/dispatch.h"
 #include "engine/autograd.h"

@@ -1,15 +1,12 @@
 // Rows of the table as rows of the registry: Python functions, methods, in-place methods and
 // names in nn.functional, with PyTorch's keywords.
-#include "ops/registry.h"
-#include "ops/replaced.h"
-
-#include <charconv>
-
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
+#include "ops/registry.h"
+#include "ops/replaced.h"
 #include "table/expr.h"
 
 namespace pyflame::ops {

@@ -3,7 +3,6 @@
 // and one backward, which are each other's derivatives.
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "engine/autograd.h"
 #include "engine/engine.h"

@@ -1,8 +1,6 @@
 // Random tensors. Seed and offset are taken when the operation is recorded.
 #include "pyflame/random.h"
 
-#include <algorithm>
-
 #include "core/dispatch.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"

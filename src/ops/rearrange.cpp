@@ -1,7 +1,6 @@
 // Pixels into channels and back, and the columns that a kernel's taps see. All are a view and a
 // copy of it; sums over taps that meet are the gradient of the last.
 #include <array>
-#include <string>
 
 #include "engine/autograd.h"
 #include "engine/engine.h"

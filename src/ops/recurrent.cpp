@@ -4,7 +4,6 @@
 // and layers without elements, are made of operations.
 #include <algorithm>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,10 +1,9 @@
 // Sorting and its kin. NaN counts as larger than every number; equals keep their order.
-#include <algorithm>
 
+#include "table/kernels/sort.h"
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/kernels/sort.h"
 
 namespace pyflame {
 

@@ -1,6 +1,5 @@
 #include "table/parse.h"
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
