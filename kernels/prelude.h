@@ -130,11 +130,6 @@ PF_DEVICE T pf_shuffle_up(T v, pf_u32 by) {
   const pf_u32 lane = pf_lane();
   return pf_shuffle(v, lane < by ? lane : lane - by);
 }
-template <class T>
-PF_DEVICE T pf_shuffle_down(T v, pf_u32 by) {
-  const pf_u32 lane = pf_lane();
-  return pf_shuffle(v, lane + by >= PF_WARP ? lane : lane + by);
-}
 PF_DEVICE bool pf_any(bool p) {
   return pf_ballot(p) != 0;
 }

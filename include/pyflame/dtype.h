@@ -92,8 +92,7 @@ constexpr DType compute_type(DType t) {
 // PyTorch's promotion of two dtypes of the same category of operand (both dimensioned). DTypeError
 // for uint64 and a signed integer dtype, which no integer dtype holds.
 DType promote(DType a, DType b);
-DType dtype_from_name(std::string_view name);         // ValueError when unknown
-DType dtype_from_safetensors(std::string_view name);  // FileError when unknown
+DType dtype_from_name(std::string_view name);  // ValueError when unknown
 std::ostream& operator<<(std::ostream&, DType);
 
 // The dtype of `pf.tensor(1.5)`, `pf.randn(...)`: float32 unless changed; float dtypes only.

@@ -65,11 +65,6 @@ class SafetensorsFile {
   std::shared_ptr<Impl> impl_;
 };
 
-// Checks a header without its file: `text` is the JSON, `data_bytes` what follows it. What
-// SafetensorsFile uses, alone for tests.
-void check_safetensors_header(const std::string& text, uint64_t data_bytes,
-                              std::vector<SafetensorsFile::Entry>* entries, Metadata* metadata);
-
 // How many bytes of data follow a header, for streams; FileError when the header is damaged.
 uint64_t safetensors_data_bytes(std::string_view header, const std::string& name);
 

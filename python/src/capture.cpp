@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common.h"
-#include "core/backends.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
 

@@ -71,13 +71,6 @@ DType dtype_from_name(std::string_view n) {
           "; use the full name");
 }
 
-DType dtype_from_safetensors(std::string_view n) {
-  for (const auto& t : kDTypes)
-    if (t.safetensors == n) return t.id;
-  PF_FAIL(FileError, "load", "got the safetensors dtype '", n,
-          "'; expected one that PyFlame knows; convert the file with the tool that wrote it");
-}
-
 std::ostream& operator<<(std::ostream& os, DType t) {
   return os << name(t);
 }

@@ -12,7 +12,6 @@
 #include "cpu/gemm_own.h"
 #include "cpu/move.h"
 #include "cpu/scratch.h"
-#include "cpu/threads.h"
 
 namespace pyflame::cpu {
 namespace {

@@ -14,7 +14,6 @@
 #include "core/dispatch.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
-#include "cpu/threads.h"
 #include "cpu/vmath-inl.h"
 #include "table/kernels/ctc.h"
 

@@ -46,11 +46,6 @@ struct ByteMask {
   hn::Vec<D> v;
 };
 
-template <class E>
-HWY_INLINE Lanes<E> Wrap(hn::Vec<hn::ScalableTag<E>> v) {
-  return Lanes<E>(v);
-}
-
 // ---- arithmetic --------------------------------------------------------------------------------
 #define PF_LANES(NAME, CALL)                         \
   template <class E>                                 \

@@ -8,7 +8,6 @@
 // After foreach_target.h:
 #include "cpu/kernel.h"
 #include "cpu/rows-inl.h"
-#include "cpu/threads.h"
 #include "table/kernels/softmax.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,6 +1,5 @@
 // Access to values from outside: what is pending on them runs first.
 #include "core/backends.h"
-#include "core/mapped.h"
 #include "engine/capture.h"
 #include "engine/group.h"
 #include "engine/hazards.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/backends.h"
 #include "core/blocks.h"
 #include "engine/capture.h"
 #include "engine/capture_arena.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/backend_call.h"
 #include "pyflame/dtype.h"
 
 namespace pyflame::engine {

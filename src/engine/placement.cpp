@@ -14,7 +14,6 @@
 #include "engine/group.h"
 #include "engine/trace.h"
 #include "engine/upcalls.h"
-#include "pyflame/autograd.h"
 #include "table/kernels/move.h"
 #include "table/rows.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "gpu/axes.h"
-#include "gpu/host.h"
 #include "gpu/product.h"
 #include "kernels/conv_few_args.h"
 

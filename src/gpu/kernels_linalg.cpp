@@ -226,7 +226,6 @@ PF_KERNEL(linalg_settle, 256)(pf_matrices m) {
 #include "gpu/device.h"
 #include "gpu/kernel.h"
 #include "gpu/library.h"
-#include "gpu/move.h"
 #include "gpu/solver_library.h"
 #include "table/kernels/linalg.h"
 

@@ -174,12 +174,6 @@ struct SafetensorsFile::Impl {
   uint64_t data_start = 0;
 };
 
-void check_safetensors_header(const std::string& text, uint64_t data_bytes,
-                              std::vector<Entry>* entries, Metadata* metadata) {
-  read_header(text, "", entries, metadata);
-  check_size(*entries, data_bytes, "");
-}
-
 uint64_t safetensors_data_bytes(std::string_view header, const std::string& name) {
   std::vector<Entry> entries;
   Metadata metadata;

@@ -5,10 +5,8 @@
 #include <array>
 #include <string>
 
-#include "core/backends.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
-#include "engine/trace.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"

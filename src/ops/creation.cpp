@@ -1,5 +1,4 @@
 // Tensors from sizes, numbers and host data.
-#include "pyflame/random.h"
 
 #include <algorithm>
 #include <cmath>

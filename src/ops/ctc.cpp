@@ -9,7 +9,6 @@
 #include "engine/engine.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
-#include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "table/kernels/ctc.h"

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/autocast.h"
-#include "ops/building_blocks.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/replaced.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/values.h"
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
 #include "ops/linalg.h"

@@ -1,7 +1,6 @@
 // Windows for short-time transforms.
 #include <cmath>
 
-#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
