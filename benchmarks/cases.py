@@ -304,16 +304,39 @@ def transpose_copy(torch):
     return lambda: x.t().contiguous()
 
 
-@case("reductions", "sum over rows (dim=1)", traffic=4 * N, copy=4 * N, bar_fraction=0.80)
-def sum_last(torch):
-    x = torch.randn(16384, 1024)
-    return lambda: x.sum(1)
+def reduction(name, title, work, shape=(16384, 1024), dtype="float32", bar=0.75):
+    def make(torch):
+        x = (torch.randn(*shape) * 100).to(getattr(torch, dtype))
+        return lambda: work(x)
+
+    make.__name__ = name
+    size = math.prod(shape) * {"bfloat16": 2, "float32": 4, "int64": 8}[dtype]
+    case("reductions", f"{title}, {dtype}", traffic=size, copy=size, bar_fraction=bar)(make)
 
 
-@case("reductions", "sum over columns (dim=0)", traffic=4 * N, copy=4 * N, bar_fraction=0.80)
-def sum_first(torch):
-    x = torch.randn(16384, 1024)
-    return lambda: x.sum(0)
+REDUCTIONS = {
+    "sum": lambda x, *d: x.sum(*d),
+    "mean": lambda x, *d: x.mean(*d),
+    "var": lambda x, *d: x.var(*d),
+    "amax": lambda x, *d: x.amax(*d),
+    "argmax": lambda x, *d: x.argmax(*d),
+    "sum_amax": lambda x, *d: (x.sum(*d), x.amax(*d)),
+    "amin_amax": lambda x, *d: (x.amin(*d), x.amax(*d)),
+}
+for what, of in REDUCTIONS.items():
+    for place, dims in (("last", (1,)), ("first", (0,)), ("all", ())):
+        for kind in ("float32", "bfloat16", "int64"):
+            if kind != "int64" or what in ("sum", "amax", "argmax"):
+                end = {"float32": "", "bfloat16": "_bf16", "int64": "_int64"}[kind]
+                title = f"{what.replace('_', ' and ')} over {place}"
+                reduction(
+                    f"{what}_{place}{end}",
+                    title,
+                    lambda x, of=of, dims=dims: of(x, *dims),
+                    dtype=kind,
+                    bar=0.8 if what == "sum" else 0.75,
+                )
+    reduction(f"{what}_short", f"{what} of rows of 49", lambda x, of=of: of(x, -1), (64, 2048, 49))
 
 
 @case(

@@ -1,19 +1,16 @@
-// Sums of floating-point numbers: plain, without NaN, of squares, and of differences and their
-// squares (variance). Order: a block is 64 vectors of 64 bytes, and element k of it goes to lane k
-// mod 16 (float64: 8); lanes are added in halves, blocks in a tree. All layouts keep it: rows in
-// registers (four blocks at a time), columns with a table of lanes for every column, anything else
-// packed block by block.
-#include "cpu/one_target.h"
+// Reductions of floating-point numbers: sums, plain, without NaN and of squares; products and
+// extremes; sums of differences and their squares (moments); several at once, over one reading of
+// what they are of. All layouts keep the order of reduce_blocks-inl.h: rows in registers, columns
+// with a table of lanes for every column, anything else packed block by block.
+#include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
-#include "core/kernel_numbers.h"
 #include "cpu/kernel.h"
+#include "cpu/reduce_blocks-inl.h"
 #include "cpu/reduce_cut.h"
-#include "cpu/rows-inl.h"
 #include "cpu/threads.h"
-#include "table/kernels/reduce.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -21,122 +18,6 @@ namespace {
 
 constexpr auto kAt = kernels::tensors<kernels::Sum>;
 constexpr auto kNumber = kernels::numbers<kernels::Sum>;
-
-// A lane adds 64 elements: a block is 64 vectors.
-template <class S>
-inline constexpr int64_t kSumBlock = 64 * Wide<ComputeOf<S>>::kLanes;
-
-using Kind = SumKind;
-// The mean of differences from one of the elements is at most sqrt(n) standard deviations, so that
-// its rounding does not show in the variance, however far from 0 the elements are.
-template <Kind... kKinds>
-inline constexpr bool kFromOrigin = ((kKinds == Kind::Differences || kKinds == Kind::Spread) ||
-                                     ...);
-template <Kind... kKinds>
-inline constexpr bool kFromMean = ((kKinds == Kind::Spread) || ...);
-
-template <Kind kKind, class T>
-HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& mean) {
-  if constexpr (kKind == Kind::Plain) {
-    return v;
-  } else if constexpr (kKind == Kind::Squares) {
-    return v * v;
-  } else if constexpr (kKind == Kind::Numbers) {
-    return Choose(NotEqual(v, v), Fill(T(0)), v);
-  } else if constexpr (kKind == Kind::Differences) {
-    return v - origin;
-  } else {
-    const Wide<T> d = (v - origin) - mean;
-    return d * d;
-  }
-}
-
-template <class S, Kind kKind>
-HWY_INLINE Wide<ComputeOf<S>> BlockLanes(const S* x, int64_t n, ComputeOf<S> origin,
-                                         ComputeOf<S> mean) {
-  using T = ComputeOf<S>;
-  constexpr int64_t W = Wide<T>::kLanes;
-  const Wide<T> o = Fill(origin), m = Fill(mean);
-  Wide<T> s = Fill(T(0));
-  int64_t i = 0;
-  for (; i + W <= n; i += W) {
-    s = s + Term<kKind>(Load(x + i), o, m);
-  }
-  if (i < n) s = s + FirstLanes(Term<kKind>(LoadPart(x + i, n - i, T(0)), o, m), n - i);
-  return s;
-}
-template <class S, Kind kKind>
-ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> mean) {
-  return SumOf(BlockLanes<S, kKind>(x, n, origin, mean));
-}
-
-// Rows of no more than a block whose lanes are added together: as many as make a vector of sums.
-template <class T>
-inline constexpr int64_t kTogether = std::is_same_v<T, float> &&
-                                             (Wide<T>::kPart == 8 || Wide<T>::kPart == 16)
-                                         ? Wide<T>::kPart
-                                         : 1;
-
-// The row whose sum comes out where that of argument i of SumsOf() does.
-template <class T>
-constexpr int64_t RowOf(int64_t i) {
-  if (kTogether<T> == 16) return (i / 2 % 2 + i % 2 * 2) * 4 + i / 8 % 2 + i / 4 % 2 * 2;
-  return kTogether<T> == 8 ? i % 2 * 4 + i / 4 % 2 + i / 2 % 2 * 2 : 0;
-}
-// SumOf() of each, by the same halves.
-template <class T>
-HWY_INLINE void SumsOf(const Wide<T>* a, T* to) {
-  if constexpr (kTogether<T> == 1) {
-    *to = SumOf(*a);
-  } else {
-    const typename Wide<T>::D d;
-    const hn::Repartition<double, typename Wide<T>::D> d2;
-    using V = typename Wide<T>::V;
-    V v[kTogether<T>];
-    if constexpr (kTogether<T> == 16) {
-      for (int64_t i = 0; i < 8; ++i) {
-        const V x = a[2 * i].v[0], y = a[2 * i + 1].v[0];
-        v[i] = hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
-      }
-    } else {
-      for (int64_t i = 0; i < 8; ++i) v[i] = hn::Add(a[i].v[0], a[i].v[Wide<T>::kParts - 1]);
-    }
-    for (int64_t i = 0; i < 4; ++i) {
-      const V x = v[2 * i], y = v[2 * i + 1];
-      v[i] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(y), x),
-                     hn::OddEvenBlocks(y, hn::SwapAdjacentBlocks(x)));
-    }
-    for (int64_t i = 0; i < 2; ++i) {
-      const auto x = hn::BitCast(d2, v[2 * i]), y = hn::BitCast(d2, v[2 * i + 1]);
-      v[i] = hn::Add(hn::BitCast(d, hn::InterleaveLower(d2, x, y)),
-                     hn::BitCast(d, hn::InterleaveUpper(d2, x, y)));
-    }
-    hn::StoreU(
-        hn::Add(hn::OddEven(hn::Shuffle2301(v[1]), v[0]), hn::OddEven(v[1], hn::Shuffle2301(v[0]))),
-        d, to);
-  }
-}
-// Of each kind, the sums of kTogether rows of k elements; what lies so many `ahead` is fetched,
-// unless that is 0.
-template <class S, Kind... kKinds>
-HWY_INLINE void SumTogether(const S* const* rows, int64_t k, int64_t ahead,
-                            const ComputeOf<S>* origin, const ComputeOf<S>* mean,
-                            ComputeOf<S>* to) {
-  using T = ComputeOf<S>;
-  constexpr int64_t N = kTogether<T>;
-  const auto add = [&]<Kind kKind>() PF_INLINE {
-    Wide<T> v[N];
-    for (int64_t i = 0; i < N; ++i) {
-      const int64_t r = RowOf<T>(i);
-      for (int64_t b = 0; ahead != 0 && b < k; b += 64 / static_cast<int64_t>(sizeof(S)))
-        __builtin_prefetch(rows[r] + ahead + b, 0, 2);
-      v[i] = BlockLanes<S, kKind>(rows[r], k, origin[r], mean[r]);
-    }
-    SumsOf(v, to);
-    to += N;
-  };
-  (add.template operator()<kKinds>(), ...);
-}
 
 // Values of dtype S, or of what S is calculated in.
 template <class S>
@@ -149,424 +30,275 @@ class Values {
   T get(int64_t i) const {
     return wide_ ? static_cast<const T*>(data_)[i] : ToCompute(static_cast<const S*>(data_)[i]);
   }
-  void put(int64_t i, T v) const {
-    wide_ ? StoreOne(v, static_cast<T*>(data_) + i) : StoreOne(v, static_cast<S*>(data_) + i);
+  explicit operator bool() const { return data_ != nullptr; }
+  HWY_INLINE void put(int64_t i, const Wide<T>& v, int64_t n) const {
+    wide_ ? put(v, static_cast<T*>(data_) + i, n) : put(v, static_cast<S*>(data_) + i, n);
   }
 
  private:
+  template <class To>
+  HWY_INLINE static void put(const Wide<T>& v, To* to, int64_t n) {
+    n == Wide<T>::kLanes ? Store(v, to) : StorePart(v, to, n);
+  }
   void* data_ = nullptr;
   bool wide_ = true;
 };
 
-// Where sums go, and what is done to them at the end.
+// Where results go, and what is done to them at the end.
 template <class S>
 struct Finish {
   Values<S> out;
   ComputeOf<S> divisor;
-  void operator()(int64_t o, ComputeOf<S> total) const { out.put(o, total / divisor); }
+  // Of results from o on.
+  HWY_NOINLINE void operator()(int64_t o, const ComputeOf<S>* totals, int64_t n) const {
+    using T = ComputeOf<S>;
+    for (int64_t i = 0, some; i < n; i += some) {
+      some = std::min(Wide<T>::kLanes, n - i);
+      out.put(o + i, LoadPart(totals + i, some, T(0)) / Fill(divisor), some);
+    }
+  }
 };
 template <class S>
 Finish<S> FinishOf(const KernelArgs& a, int out, int divisor) {
   return {Values<S>(a.tensor(out)), static_cast<ComputeOf<S>>(a.f(divisor))};
 }
 
-// The elements of one result, added in groups of four blocks; those that do not lie side by side go
-// through `packed`, which has room for a group.
+// Reductions at once, over tensors that lie alike. What they have of blocks lies in planes, one
+// each; moments have squares behind it, and a third one.
 template <class S>
-class Row {
- public:
+struct Sums {
   using T = ComputeOf<S>;
-  static constexpr int64_t kBlock = kSumBlock<S>, kGroup = 4;
-  static int64_t blocks(int64_t k) { return (k + kBlock - 1) / kBlock; }
-  static int64_t groups(int64_t k) { return (blocks(k) + kGroup - 1) / kGroup; }
-  static size_t packed_bytes(const ReducePlan& plan) {
-    return plan.rows() ? 0 : Parts::bytes<S>(std::min(plan.reduced.count, kGroup * kBlock));
-  }
+  static constexpr int kMost = kernels::kMostReductions;
+  int n = 0, planes = 0;
+  const Made<S>* ops[kMost];
+  const S* x[kMost];
+  int plane[kMost];
+  Finish<S> finish[kMost];
+  bool moments = false;
+  Finish<S> spread{};  // of moments, if it is wanted; finish is of the mean, if that is
+  Values<S> mean;      // else
 
-  Row(const S* row, const ReducePlan& plan, S* packed)
-      : row_(row), plan_(plan), packed_(packed), rows_(plan.rows()) {}
-  T origin() const { return ToCompute(row_[0]); }
-  // The sums of the blocks of group g to `to`, those of another kind `apart` behind them.
-  template <Kind... kKinds>
-  void group(int64_t g, T origin, T mean, T* to, int64_t apart) const {
-    const int64_t first = g * kGroup * kBlock;
-    const int64_t n = std::min(plan_.reduced.count - first, kGroup * kBlock);
-    const S* from = row_ + first;
-    if (!rows_) {
-      pack(row_, plan_.reduced, first, n, packed_);
-      from = packed_;
-    }
-    for (int64_t i = 0; i < n; i += kBlock) {
-      T* sum = to + i / kBlock - apart;
-      ((*(sum += apart) = BlockSum<S, kKinds>(from + i, std::min(kBlock, n - i), origin, mean)),
-       ...);
-    }
+  void add(Kind kind, const void* of, const Finish<S>& to) {
+    ops[n] = made_of<S>(kind);
+    x[n] = static_cast<const S*>(of);
+    finish[n] = to;
+    plane[n] = planes;
+    planes += ops[n]->moments ? 3 : 1;
+    moments = moments || ops[n++]->moments;
   }
-  // Those of all blocks to `part`; the first of each kind becomes the whole one.
-  template <Kind... kKinds>
-  void sum(T origin, T mean, T* part) const {
-    const int64_t k = plan_.reduced.count, n = blocks(k);
-    for (int64_t g = 0; g < groups(k); ++g) group<kKinds...>(g, origin, mean, part + g * kGroup, n);
-    for (size_t i = 0; i < sizeof...(kKinds); ++i)
-      tree(part + static_cast<int64_t>(i) * n, n, 1, [](T p, T q) { return p + q; });
+  // Of the i-th: `many` results of a block each, or one of several, from o on. These are in planes,
+  // which are `apart`.
+  void end(int i, int64_t o, int64_t many, const ReducePlan& plan, T* p, int64_t apart) const {
+    constexpr int64_t kBlock = kSumBlock<S>;
+    const int64_t k = plan.reduced.count, blocks = (k + kBlock - 1) / kBlock;
+    const auto whole = [&](T* of) {
+      if (blocks > 1) tree(of, blocks, 1, ops[i]->join);
+      return of;
+    };
+    if (!ops[i]->moments) return finish[i](o, whole(p), many);
+    T *const squares = p + apart, *const all = squares + apart;
+    std::copy_n(p, std::max(many, blocks), all);
+    if (finish[i].out) finish[i](o, whole(all), many);
+    if (!spread.out) return;
+    for (int64_t r = 0; r < many; ++r)
+      all[r] = finish[i].out ? finish[i].out.get(o + r) : mean.get(plan.kept.other_offset(o + r));
+    const T m = all[0];
+    if (blocks == 1)
+      for (int64_t r = 0; r < many; ++r)
+        squares[r] = about(all[r], p[r], squares[r], static_cast<T>(k));
+    else
+      for (int64_t b = 0; b < blocks; ++b)
+        squares[b] = about(m, p[b], squares[b], static_cast<T>(std::min(kBlock, k - b * kBlock)));
+    spread(o, whole(squares), many);
   }
-
- private:
-  const S* row_;
-  const ReducePlan& plan_;
-  S* packed_;
-  bool rows_;
+  // Squares of n elements about m, of those about their own mean.
+  static T about(T m, T sum, T squares, T n) {
+    const T d = sum / n - m;
+    return squares + n * (d * d);
+  }
 };
 
-// Rows of no more than a block, as many at a time as are added together.
+// `whole`: rows are summed by one thread each, however long: a piece has no memory for their
+// blocks, and is in a cache.
 template <class S>
-struct ShortRows {
+void SumRows(const Sums<S>& sums, const ReducePlan& plan, bool whole) {
   using T = ComputeOf<S>;
-  static constexpr int64_t kRows = kTogether<T>;
-  const S* at[kRows];
-  T origin[kRows];
-  int64_t first, n = 0;  // of those at hand
-  int64_t ahead;         // elements to those that come in two turns
-
-  // `origins`: the first element of each is wanted.
-  ShortRows(const S* x, const ReducePlan& plan, int64_t begin, int64_t end, bool origins)
-      : first(begin),
-        ahead(plan.kept.n > 0 ? 2 * kRows * plan.kept.stride[plan.kept.n - 1] : 0),
-        x_(x),
-        end_(end),
-        where_(plan.kept, begin),
-        origins_(origins) {}
-  // How many are at hand now: 0 when there are no more.
-  HWY_INLINE int64_t next() {
-    first += n;
-    n = std::min(kRows, end_ - first);
-    for (int64_t i = 0; i < n; ++i, where_.next()) {
-      at[i] = x_ + where_.offset();
-      origin[i] = origins_ ? ToCompute(at[i][0]) : T(0);
-    }
-    for (int64_t i = std::max<int64_t>(n, 0); i < kRows && n > 0; ++i) {
-      at[i] = at[0];
-      origin[i] = origin[0];
-    }
-    return n;
-  }
-
- private:
-  const S* x_;
-  int64_t end_;
-  Odometer where_;
-  bool origins_;
-};
-
-// Sums of each kind, one of them in `finish`, from one reading of x. `whole`: rows are summed by
-// one thread each, however long: a piece has no memory for their blocks.
-template <class S, Kind... kKinds>
-void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool whole,
-             const Finish<S>* finish) {
-  using T = ComputeOf<S>;
-  constexpr int64_t kMany = sizeof...(kKinds);
+  constexpr int64_t kBlock = kSumBlock<S>, kGroup = 4, kLongest = kGroup * kBlock;
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
-  const int64_t blocks = Row<S>::blocks(k), groups = Row<S>::groups(k);
-  const auto row = [&](int64_t o, char* packed) {
-    return Row<S>(x + plan.kept.offset(o), plan, reinterpret_cast<S*>(packed));
-  };
-  const auto origin = [](const Row<S>& r) { return kFromOrigin<kKinds...> ? r.origin() : T(0); };
-  const auto mean_of = [&](int64_t o) {
-    return kFromMean<kKinds...> ? mean.get(plan.kept.other_offset(o)) : T(0);
-  };
-  const size_t bytes = Row<S>::packed_bytes(plan);
-  if (blocks == 1 && plan.rows()) {
+  const int64_t blocks = (k + kBlock - 1) / kBlock, groups = (blocks + kGroup - 1) / kGroup;
+  const bool rows = plan.rows();
+  const auto beside = [&](int64_t ahead, int i) { return Beside{whole ? 0 : ahead, i, sums.n}; };
+  if (blocks == 1 && rows) {
+    // Several find as many rows as that in the first cache.
+    const int64_t turn =
+        sums.n == 1 ? kRows<T> : std::clamp<int64_t>(kLongest / k, kGroup, kRows<T>);
+    const int64_t ahead = plan.kept.n > 0 ? 2 * turn * plan.kept.stride[plan.kept.n - 1] : 0;
     parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
-      ShortRows<S> rows(x, plan, begin, end, kFromOrigin<kKinds...>);
-      if (whole) rows.ahead = 0;  // a piece is in a cache
-      T total[kMany * ShortRows<S>::kRows] = {}, means[ShortRows<S>::kRows] = {};
-      for (int64_t n; (n = rows.next()) > 0;) {
-        for (int64_t i = 0; i < n && kFromMean<kKinds...>; ++i) means[i] = mean_of(rows.first + i);
-        SumTogether<S, kKinds...>(rows.at, k, rows.ahead, rows.origin, means, total);
-        for (int64_t i = 0; i < kMany; ++i)
-          for (int64_t r = 0; r < n; ++r)
-            finish[i](rows.first + r, total[i * ShortRows<S>::kRows + r]);
+      Odometer where(plan.kept, begin);
+      T part[Sums<S>::kMost * kRows<T>], origin[kRows<T>] = {};
+      int64_t offset[kRows<T>];
+      const S* at[kRows<T>];
+      for (int64_t o = begin, many; o < end; o += many) {
+        many = std::min(turn, end - o);
+        for (int64_t r = 0; r < many; ++r, where.next()) offset[r] = where.offset();
+        for (int i = 0; i < sums.n; ++i) {
+          for (int64_t r = 0; r < many; ++r) {
+            at[r] = sums.x[i] + offset[r];
+            if (sums.moments) origin[r] = ToCompute(at[r][0]);
+          }
+          T* const to = part + sums.plane[i] * kRows<T>;
+          sums.ops[i]->blocks(at, many, k, origin, beside(ahead, i), to, to + kRows<T>);
+          sums.end(i, o, many, plan, to, kRows<T>);
+        }
       }
     });
     return;
   }
+  // The sums of the blocks of group g of row o; those that do not lie side by side are packed.
+  const auto group = [&](int64_t o, int64_t g, S* packed, T* to, int64_t apart) {
+    const int64_t first = g * kLongest, n = std::min(k - first, kLongest), full = n / kBlock;
+    const int64_t offset = plan.kept.offset(o);
+    for (int i = 0; i < sums.n; ++i) {
+      const S* const row = sums.x[i] + offset;
+      if (!rows && (i == 0 || sums.x[i] != sums.x[i - 1]))
+        pack(row, plan.reduced, first, n, packed);
+      const S *const from = rows ? row + first : packed, *at[kGroup];
+      T origin[kGroup], *const sum = to + sums.plane[i] * apart;
+      for (int64_t b = 0; b < kGroup; ++b) {
+        at[b] = from + b * kBlock;
+        origin[b] = ToCompute(row[0]);
+      }
+      const auto add = [&](int64_t b, int64_t many, int64_t of) {
+        sums.ops[i]->blocks(at + b, many, of, origin, beside(rows ? kLongest : 0, i), sum + b,
+                            sum + apart + b);
+      };
+      if (full > 0) add(0, full, kBlock);
+      if (n > full * kBlock) add(full, 1, n - full * kBlock);
+    }
+  };
+  const size_t bytes = rows ? 0 : Parts::bytes<S>(std::min(k, kLongest));
   if (groups <= 1 || whole) {
     parallel_with(outs, 4 * RowGrain(k), bytes, [&](int64_t begin, int64_t end, char* memory) {
-      T part[kMany * kLongestRow];
+      T part[Sums<S>::kMost * kLongestRow];
       for (int64_t o = begin; o < end; ++o) {
-        const Row<S> r = row(o, memory);
-        r.template sum<kKinds...>(origin(r), mean_of(o), part);
-        for (int64_t i = 0; i < kMany; ++i) finish[i](o, part[i * blocks]);
+        for (int64_t g = 0; g < groups; ++g)
+          group(o, g, reinterpret_cast<S*>(memory), part + g * kGroup, kLongestRow);
+        for (int i = 0; i < sums.n; ++i)
+          sums.end(i, o, 1, plan, part + sums.plane[i] * kLongestRow, kLongestRow);
       }
     });
     return;
   }
-  const Scratch<T> partial(kMany * outs * blocks);
+  const Scratch<T> partial(sums.planes * outs * blocks);
   parallel_with(outs * groups, 8, bytes, [&](int64_t begin, int64_t end, char* memory) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t o = i / groups, g = i % groups;
-      const Row<S> r = row(o, memory);
-      r.template group<kKinds...>(g, origin(r), mean_of(o),
-                                  partial.get() + o * blocks + g * Row<S>::kGroup, outs * blocks);
-    }
+    for (int64_t u = begin; u < end; ++u)
+      group(u / groups, u % groups, reinterpret_cast<S*>(memory),
+            partial.get() + u / groups * blocks + u % groups * kGroup, outs * blocks);
   });
-  const auto plus = [](T p, T q) { return p + q; };
-  for (int64_t i = 0; i < kMany * outs; ++i)
-    finish[i / outs](i % outs, tree(partial.get() + i * blocks, blocks, 1, plus));
+  for (int i = 0; i < sums.n; ++i)
+    for (int64_t o = 0; o < outs; ++o)
+      sums.end(i, o, 1, plan, partial.get() + (sums.plane[i] * outs + o) * blocks, outs * blocks);
 }
 
-// Rows [from, from + count) of a block, `from` being a multiple of 4 W, over one tile of columns:
-// lanes[k mod W][column]. The table of lanes is larger than the first cache, so four rows of a lane
-// are added at a time: four streams, each in the order of memory. `first` is where row `from` is
-// among the reduced elements at x. Each kind has a table, one behind the other.
-template <class S, Kind... kKinds>
-void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64_t count,
-             int64_t width, const ComputeOf<S>* origin, const ComputeOf<S>* mean,
-             ComputeOf<S>* lanes) {
+template <class S>
+void SumColumns(const Sums<S>& sums, const ReducePlan& plan) {
   using T = ComputeOf<S>;
-  constexpr int64_t W = Wide<T>::kLanes;
-  const int64_t padded = (width + W - 1) / W * W, whole = width / W * W;
-  Odometer where(reduced, first);
-  const S* rows[4 * W];
-  for (int64_t done = 0; done < count; done += 4 * W) {
-    const int64_t k = from + done, n = std::min(4 * W, count - done);
-    for (int64_t r = 0; r < n; ++r, where.next()) rows[r] = x + where.offset();
-    for (int64_t l = 0; l < W && l < n; ++l) {
-      T* lane = lanes + l * padded;
-      const S *p0 = rows[l], *p1 = rows[(l + W) % (4 * W)], *p2 = rows[(l + 2 * W) % (4 * W)],
-              *p3 = rows[(l + 3 * W) % (4 * W)];
-      const auto add = [&]<Kind kKind>(int64_t c, auto load) PF_INLINE {
-        const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-        const Wide<T> m = kFromMean<kKind> ? Load(mean + c) : Fill(T(0));
-        Wide<T> a = k == 0 ? Fill(T(0)) : Load(lane + c);
-        a = a + Term<kKind>(load(p0 + c), o, m);
-        if (l + W < n) a = a + Term<kKind>(load(p1 + c), o, m);
-        if (l + 2 * W < n) a = a + Term<kKind>(load(p2 + c), o, m);
-        if (l + 3 * W < n) a = a + Term<kKind>(load(p3 + c), o, m);
-        Store(a, lane + c);
-      };
-      const auto full = [](const S* p) PF_INLINE { return Load(p); };
-      const auto part = [&](const S* p) PF_INLINE { return LoadPart(p, width - whole, T(0)); };
-      const auto add_all = [&]<Kind kKind>() PF_INLINE {
-        if (n == 4 * W && k > 0) {
-          for (int64_t c = 0; c < whole; c += W) {
-            const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-            const Wide<T> m = kFromMean<kKind> ? Load(mean + c) : Fill(T(0));
-            Wide<T> a = Load(lane + c) + Term<kKind>(Load(p0 + c), o, m);
-            a = a + Term<kKind>(Load(p1 + c), o, m);
-            a = a + Term<kKind>(Load(p2 + c), o, m);
-            Store(a + Term<kKind>(Load(p3 + c), o, m), lane + c);
-          }
-        } else {
-          for (int64_t c = 0; c < whole; c += W) add.template operator()<kKind>(c, full);
-        }
-        if (whole < width) add.template operator()<kKind>(whole, part);
-        lane += W * padded;
-      };
-      (add_all.template operator()<kKinds>(), ...);
-    }
-  }
-}
-
-// The same tree as over the lanes of a row, of a block of so many rows; lanes that took nothing are
-// skipped.
-template <class T>
-void FoldLanes(T* lanes, int64_t count, int64_t padded, T* out) {
-  constexpr int64_t W = Wide<T>::kLanes;
-  for (int64_t c = 0; c < padded; c += W) {
-    int64_t n = std::min(count, W);
-    for (int64_t h = W / 2; h >= 1; h /= 2) {
-      for (int64_t l = 0; l < h && l + h < n; ++l) {
-        T* q = lanes + l * padded + c;
-        Store(Load(q) + Load(q + h * padded), q);
-      }
-      n = std::min(n, h);
-    }
-    Store(Load(lanes + c), out + c);
-  }
-}
-
-// The tree over the blocks, a vector of columns at a time: the sums of one column are often 4096
-// bytes apart, in one set of the first cache.
-template <class T>
-void FoldBlocks(T* p, int64_t blocks, int64_t padded) {
-  for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
-    for (int64_t b = 0; b < n; b += 2) {
-      T* to = p + b / 2 * padded;
-      const T *from = p + b * padded, *other = b + 1 < n ? from + padded : nullptr;
-      for (int64_t c = 0; c < padded; c += Wide<T>::kLanes)
-        Store(other ? Load(from + c) + Load(other + c) : Load(from + c), to + c);
-    }
-}
-
-// As SumRows.
-template <class S, Kind... kKinds>
-void SumColumns(const S* x, const Values<S>& mean, const ReducePlan& plan,
-                const Finish<S>* finish) {
-  using T = ComputeOf<S>;
-  constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kMany = sizeof...(kKinds);
+  constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
   const int64_t k = plan.reduced.count, inner = plan.inner(), outer = plan.kept.count / inner;
-  const int64_t blocks = (k + B - 1) / B;
-  const int64_t tile = 1024;
+  const int64_t blocks = (k + B - 1) / B, planes = sums.planes;
+  // Several find so many rows of a tile in a cache.
+  const int64_t tile = 1024, rows = sums.n == 1 ? B : 4 * W;
+  const int64_t ahead = 4 * W * plan.reduced.stride[plan.reduced.n - 1];
   const int64_t tiles = (inner + tile - 1) / tile, units = outer * tiles * blocks;
-  const int64_t padded_tile = (std::min(tile, inner) + W - 1) / W * W;
-  const Scratch<T> partial(kMany * units * padded_tile);
-  const int64_t work = kMany * std::min(k, B) * std::min(tile, inner);
-  const int64_t for_origins = kFromOrigin<kKinds...> ? padded_tile : 0;
-  const int64_t for_means = kFromMean<kKinds...> ? padded_tile : 0;
-  const size_t bytes = Parts::bytes<T>(kMany * W * padded_tile) + Parts::bytes<T>(for_origins) +
-                       Parts::bytes<T>(for_means);
+  const int64_t padded_tile = (std::min(tile, inner) + W - 1) / W * W, apart = units * padded_tile;
+  const Scratch<T> partial(planes * apart);
+  const int64_t work = sums.n * std::min(k, B) * std::min(tile, inner);
+  const int64_t for_origins = sums.moments ? padded_tile : 0;
+  const size_t bytes = Parts::bytes<T>(planes * W * padded_tile) + Parts::bytes<T>(for_origins);
   const auto run = [&](int64_t begin, int64_t end, char* memory) {
     Parts parts(memory);
-    T* const lanes = parts.take<T>(kMany * W * padded_tile);
+    T* const lanes = parts.take<T>(planes * W * padded_tile);
     T* const origins = parts.take<T>(for_origins);
-    T* const means = parts.take<T>(for_means);
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t u = begin; u < end; ++u) {
       // Neighbouring units are tiles of the same rows.
-      const int64_t t = i % tiles, b = i / tiles % blocks, o = i / tiles / blocks;
+      const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
       const int64_t first = o * inner + t * tile, width = std::min(tile, inner - t * tile);
-      const int64_t padded = (width + W - 1) / W * W;
-      const S* columns = x + plan.kept.offset(first);
+      const int64_t padded = (width + W - 1) / W * W, at = plan.kept.offset(first);
       for (int64_t c = 0; c < for_origins; ++c)
-        origins[c] = c < width ? ToCompute(columns[c]) : T(0);
-      for (int64_t c = 0; c < for_means; ++c)
-        means[c] = c < width ? mean.get(plan.kept.other_offset(first + c)) : T(0);
+        origins[c] = c < width ? ToCompute(sums.x[0][at + c]) : T(0);
       const int64_t count = std::min(B, k - b * B);
-      AddRows<S, kKinds...>(columns, plan.reduced, b * B, 0, count, width, origins, means, lanes);
-      for (int64_t n = 0; n < kMany; ++n)
-        FoldLanes(lanes + n * W * padded, count, padded,
-                  partial.get() + (n * units + (o * tiles + t) * blocks + b) * padded_tile);
+      for (int64_t from = 0; from < count; from += rows)
+        for (int i = 0; i < sums.n; ++i)
+          sums.ops[i]->add_rows(
+              sums.x[i] + at, plan.reduced, b * B + from, from, std::min(rows, count - from), width,
+              origins, {sums.n > 1 ? ahead : 0, i, sums.n}, lanes + sums.plane[i] * W * padded);
+      for (int i = 0; i < sums.n; ++i) {
+        T* const to =
+            partial.get() + sums.plane[i] * apart + ((o * tiles + t) * blocks + b) * padded_tile;
+        sums.ops[i]->fold_lanes(lanes + sums.plane[i] * W * padded, count, padded, to, to + apart);
+      }
     }
   };
   parallel_with(units, 4 * RowGrain(work), bytes, run);
-  for (int64_t i = 0; i < kMany * outer * tiles; ++i) {
-    T* p = partial.get() + i * blocks * padded_tile;
-    FoldBlocks(p, blocks, padded_tile);
-    const int64_t n = i / (outer * tiles), t = i % tiles, o = i / tiles % outer;
-    const int64_t width = std::min(tile, inner - t * tile);
-    for (int64_t c = 0; c < width; ++c) finish[n](o * inner + t * tile + c, p[c]);
+  for (int64_t u = 0; u < outer * tiles; ++u) {
+    const int64_t first = u / tiles * inner + u % tiles * tile;
+    const int64_t width = std::min(tile, inner - u % tiles * tile), size = blocks * padded_tile;
+    for (int i = 0; i < sums.n; ++i) {
+      const Made<S>& op = *sums.ops[i];
+      T* const p = partial.get() + sums.plane[i] * apart + u * size;
+      T *const squares = p + apart, *const all = op.moments ? squares + apart : p;
+      if (op.moments) std::copy_n(p, size, all);
+      op.fold_blocks(all, blocks, padded_tile);
+      const Finish<S>& finish = sums.finish[i];
+      if (finish.out) finish(first, all, width);
+      if (!op.moments || !sums.spread.out) continue;
+      for (int64_t c = 0; c < width; ++c)
+        all[c] = finish.out ? finish.out.get(first + c)
+                            : sums.mean.get(plan.kept.other_offset(first + c));
+      for (int64_t b = 0; b < blocks; ++b) {
+        const T n = static_cast<T>(std::min(B, k - b * B));
+        for (int64_t c = 0; c < width; ++c) {
+          T& s = squares[b * padded_tile + c];
+          s = sums.about(all[c], p[b * padded_tile + c], s, n);
+        }
+      }
+      op.fold_blocks(squares, blocks, padded_tile);
+      sums.spread(first, squares, width);
+    }
   }
 }
 
-// Sums of each kind, of an x of type S.
-template <class S, Kind... kKinds>
-void SumsOf(const KernelArgs& a, const pf_tensor& in, const pf_tensor* mean, int64_t dims,
-            const Finish<S>* finish) {
+// Of tensors that lie as `in` does.
+template <class S>
+void SumsOf(const KernelArgs& a, const Sums<S>& sums, const pf_tensor& in, const pf_tensor* mean,
+            int64_t dims) {
+  using T = ComputeOf<S>;
   const ReducePlan plan = plan_reduction(in, dims, mean);
   const int64_t outs = plan.kept.count;
   if (outs == 0) return;
   if (plan.reduced.count == 0) {
-    for (size_t i = 0; i < sizeof...(kKinds); ++i)
-      for (int64_t o = 0; o < outs; ++o) finish[i](o, 0);
+    const T none = 0;
+    for (int64_t o = 0; o < outs; ++o) {
+      for (int i = 0; i < sums.n; ++i)
+        if (sums.finish[i].out) sums.finish[i](o, &sums.ops[i]->start, 1);
+      if (sums.spread.out) sums.spread(o, &none, 1);
+    }
     return;
   }
-  const S* x = static_cast<const S*>(in.data);
-  const Values<S> m = mean ? Values<S>(*mean) : Values<S>();
-  plan.columns() ? SumColumns<S, kKinds...>(x, m, plan, finish)
-                 : SumRows<S, kKinds...>(x, m, plan, a.piece != nullptr, finish);
-}
-
-// Rows of up to so many bytes stay in a cache from one sum to the next.
-constexpr int64_t kKeptRow = 256 << 10;
-
-// All sums of a row, then those of the next. False where rows are too long, or too few.
-template <class S>
-bool MomentsOfRows(const KernelArgs& a) {
-  using T = ComputeOf<S>;
-  constexpr auto at = kernels::tensors<kernels::Moments>;
-  constexpr auto number = kernels::numbers<kernels::Moments>;
-  const pf_tensor& x = a.tensor(at.x);
-  const ReducePlan plan = plan_reduction(x, a.i(number.dims), nullptr);
-  const int64_t k = plan.reduced.count, outs = plan.kept.count, blocks = Row<S>::blocks(k);
-  const bool kept = k <= Row<S>::kGroup * Row<S>::kBlock ||
-                    (outs >= 64 && k * static_cast<int64_t>(sizeof(S)) <= kKeptRow);
-  if (outs == 0 || k == 0 || plan.columns() || !(kept || a.piece)) return false;
-  const Finish<S> total = FinishOf<S>(a, at.total, number.total),
-                  differences = FinishOf<S>(a, at.differences, number.differences),
-                  spread = FinishOf<S>(a, at.spread, number.spread);
-  if (blocks == 1 && plan.rows()) {
-    parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
-      constexpr int64_t N = ShortRows<S>::kRows;
-      ShortRows<S> rows(static_cast<const S*>(x.data), plan, begin, end, true);
-      T sums[2 * N] = {}, means[N] = {};
-      for (int64_t n; (n = rows.next()) > 0;) {
-        if (a.has(at.total))
-          SumTogether<S, Kind::Differences, Kind::Plain>(rows.at, k, rows.ahead, rows.origin, means,
-                                                         sums);
-        else
-          SumTogether<S, Kind::Differences>(rows.at, k, rows.ahead, rows.origin, means, sums);
-        for (int64_t i = 0; i < n; ++i) differences(rows.first + i, sums[i]);
-        for (int64_t i = 0; i < n && a.has(at.total); ++i) total(rows.first + i, sums[N + i]);
-        if (!a.has(at.spread)) continue;
-        for (int64_t i = 0; i < n; ++i) means[i] = differences.out.get(rows.first + i);
-        SumTogether<S, Kind::Spread>(rows.at, k, 0, rows.origin, means, sums);
-        for (int64_t i = 0; i < n; ++i) spread(rows.first + i, sums[i]);
-      }
-    });
-    return true;
-  }
-  const size_t packed = Row<S>::packed_bytes(plan);
-  const auto run = [&](int64_t begin, int64_t end, char* memory) {
-    T* const part = reinterpret_cast<T*>(memory + packed);
-    for (int64_t o = begin; o < end; ++o) {
-      const Row<S> r(static_cast<const S*>(x.data) + plan.kept.offset(o), plan,
-                     reinterpret_cast<S*>(memory));
-      const T origin = r.origin();
-      if (a.has(at.total)) {
-        r.template sum<Kind::Differences, Kind::Plain>(origin, 0, part);
-        total(o, part[blocks]);
-      } else {
-        r.template sum<Kind::Differences>(origin, 0, part);
-      }
-      differences(o, part[0]);
-      if (!a.has(at.spread)) continue;
-      r.template sum<Kind::Spread>(origin, differences.out.get(o), part);
-      spread(o, part[0]);
-    }
-  };
-  parallel_with(outs, 4 * RowGrain(k), packed + Parts::bytes<T>(2 * blocks), run);
-  return true;
-}
-
-// ---- in pieces
-// ------------------------------------------------------------------------------------
-
-// Calls fn<S, kind>() for what is added without looking at other elements.
-template <class F>
-void DispatchOwn(const KernelArgs& a, F&& fn) {
-  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
-    switch (Kind{a.i(kNumber.kind)}) {
-      case Kind::Squares:
-        return fn.template operator()<S, Kind::Squares>();
-      case Kind::Numbers:
-        return fn.template operator()<S, Kind::Numbers>();
-      default:
-        return fn.template operator()<S, Kind::Plain>();
-    }
-  });
+  plan.columns() ? SumColumns(sums, plan) : SumRows(sums, plan, a.piece != nullptr);
 }
 
 }  // namespace
 
 void Sum(const KernelArgs& a) {
   dispatch_float(a.dtype(kAt.x), [&]<class S>() {
+    const Kind kind{a.i(kNumber.kind)};
     const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
-    const auto add = [&]<Kind kKind>() {
-      SumsOf<S, kKind>(a, a.tensor(kAt.x), a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr,
-                       a.i(kNumber.dims), &finish);
-    };
-    switch (Kind{a.i(kNumber.kind)}) {
-      case Kind::Squares:
-        return add.template operator()<Kind::Squares>();
-      case Kind::Differences:
-        return add.template operator()<Kind::Differences>();
-      case Kind::Spread:
-        return add.template operator()<Kind::Spread>();
-      case Kind::Numbers:
-        return add.template operator()<Kind::Numbers>();
-      default:
-        return add.template operator()<Kind::Plain>();
-    }
+    const pf_tensor* const mean = a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr;
+    Sums<S> sums;
+    sums.add(kind, a.tensor(kAt.x).data, kind == Kind::Spread ? Finish<S>{} : finish);
+    if (kind == Kind::Spread) sums.spread = finish, sums.mean = Values<S>(*mean);
+    SumsOf(a, sums, a.tensor(kAt.x), mean, a.i(kNumber.dims));
   });
 }
 
@@ -574,31 +306,48 @@ void Moments(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::Moments>;
   constexpr auto number = kernels::numbers<kernels::Moments>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
-    if (MomentsOfRows<S>(a)) return;
     const pf_tensor& x = a.tensor(at.x);
-    const int64_t dims = a.i(number.dims);
-    const Finish<S> differences = FinishOf<S>(a, at.differences, number.differences);
-    if (a.has(at.total)) {
-      const Finish<S> both[] = {FinishOf<S>(a, at.total, number.total), differences};
-      SumsOf<S, Kind::Plain, Kind::Differences>(a, x, nullptr, dims, both);
-    } else {
-      SumsOf<S, Kind::Differences>(a, x, nullptr, dims, &differences);
-    }
-    if (!a.has(at.spread)) return;
-    const Finish<S> spread = FinishOf<S>(a, at.spread, number.spread);
-    SumsOf<S, Kind::Spread>(a, x, &a.tensor(at.differences), dims, &spread);
+    Sums<S> sums;
+    if (a.has(at.total)) sums.add(Kind::Plain, x.data, FinishOf<S>(a, at.total, number.total));
+    sums.add(Kind::Spread, x.data, FinishOf<S>(a, at.differences, number.differences));
+    if (a.has(at.spread)) sums.spread = FinishOf<S>(a, at.spread, number.spread);
+    SumsOf(a, sums, x, nullptr, a.i(number.dims));
   });
 }
 
+void ReductionsOf(const KernelArgs& a) {
+  using namespace kernels;
+  constexpr int kOut = tensors<Reductions>.a, kX = tensors<Reductions>.x;
+  constexpr int kWhat = numbers<Reductions>.a, kBy = numbers<Reductions>.a_by;
+  dispatch_float(a.dtype(kX), [&]<class S>() {
+    Sums<S> sums;
+    for (int i = 0; i < kMostReductions; ++i) {
+      if (!a.has(kOut + i)) continue;
+      const int64_t what = a.i(kWhat + i);
+      sums.add(what_of(what), a.tensor(kX + tensor_of(what)).data,
+               FinishOf<S>(a, kOut + i, kBy + i));
+    }
+    SumsOf(a, sums, a.tensor(kX), nullptr, a.i(numbers<Reductions>.dims));
+  });
+}
+
+// ---- in pieces ----------------------------------------------------------------------------------
+
 // Rows of the tensor at x are some blocks each; their sums go to the workspace.
 void SumBlocks(const KernelArgs& a) {
-  DispatchOwn(a, [&]<class S, Kind kKind>() {
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
     using T = ComputeOf<S>;
     constexpr int64_t B = kSumBlock<S>;
+    const Made<S>& op = *made_of<S>(Kind{a.i(kNumber.kind)});
     const int64_t n = numel(a.tensor(kAt.x));
+    const S* const x = a.data<S>(kAt.x);
     T* to = static_cast<T*>(a.piece->workspace) + CutReduction::kBlocks / B * a.piece->first_row;
-    for (int64_t i = 0; i < n; i += B)
-      to[i / B] = BlockSum<S, kKind>(a.data<S>(kAt.x) + i, std::min(B, n - i), T(0), T(0));
+    constexpr T kNone[4] = {};
+    for (int64_t i = 0, many; i < n; i += many * B, to += many) {
+      many = std::clamp<int64_t>((n - i) / B, 1, 4);
+      const S* const at[] = {x + i, x + i + B, x + i + 2 * B, x + i + 3 * B};
+      op.blocks(at, many, std::min(B, n - i), kNone, {}, to, nullptr);
+    }
   });
 }
 void FinishBlocks(const KernelArgs& a) {
@@ -608,15 +357,19 @@ void FinishBlocks(const KernelArgs& a) {
     const int64_t blocks = (k + kSumBlock<S> - 1) / kSumBlock<S>;
     auto* partial = static_cast<T*>(a.piece->workspace);
     const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
-    for (int64_t o = 0; o < outs; ++o)
-      finish(o, tree(partial + o * blocks, blocks, 1, [](T p, T q) { return p + q; }));
+    for (int64_t o = 0; o < outs; ++o) {
+      const T total =
+          tree(partial + o * blocks, blocks, 1, made_of<S>(Kind{a.i(kNumber.kind)})->join);
+      finish(o, &total, 1);
+    }
   });
 }
 
 // Rows of a block come in order and to one thread, which has a table of lanes.
 void SumOfColumns(const KernelArgs& a) {
-  DispatchOwn(a, [&]<class S, Kind kKind>() {
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
     using T = ComputeOf<S>;
+    const Made<S>& op = *made_of<S>(Kind{a.i(kNumber.kind)});
     constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kTile = 1024;
     const pf_tensor& x = a.tensor(kAt.x);
     const int64_t rows = x.shape[0], columns = x.shape[1], padded = (columns + W - 1) / W * W;
@@ -630,10 +383,10 @@ void SumOfColumns(const KernelArgs& a) {
       T* sums = static_cast<T*>(a.piece->workspace) + block * padded;
       for (int64_t c = 0; c < columns; c += kTile) {
         const int64_t width = std::min(kTile, columns - c);
-        AddRows<S, kKind>(a.data<S>(kAt.x) + c, reduced, r, from, count, width, nullptr, nullptr,
-                          lanes + W * c);
+        op.add_rows(a.data<S>(kAt.x) + c, reduced, r, from, count, width, nullptr, {},
+                    lanes + W * c);
         if (from + count == of_block)
-          FoldLanes(lanes + W * c, of_block, (width + W - 1) / W * W, sums + c);
+          op.fold_lanes(lanes + W * c, of_block, (width + W - 1) / W * W, sums + c, nullptr);
       }
     }
   });
@@ -644,9 +397,9 @@ void FinishColumns(const KernelArgs& a) {
     constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
     const int64_t columns = numel(a.tensor(kAt.out)), padded = (columns + W - 1) / W * W;
     auto* sums = static_cast<T*>(a.piece->workspace);
-    FoldBlocks(sums, (a.piece->rows + B - 1) / B, padded);
+    made_of<S>(Kind{a.i(kNumber.kind)})->fold_blocks(sums, (a.piece->rows + B - 1) / B, padded);
     const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
-    for (int64_t c = 0; c < columns; ++c) finish(c, sums[c]);
+    finish(0, sums, columns);
   });
 }
 
@@ -658,6 +411,7 @@ HWY_AFTER_NAMESPACE();
 namespace pyflame::cpu {
 HWY_EXPORT(Sum);
 HWY_EXPORT(Moments);
+HWY_EXPORT(ReductionsOf);
 HWY_EXPORT(SumBlocks);
 HWY_EXPORT(FinishBlocks);
 HWY_EXPORT(SumOfColumns);
@@ -732,8 +486,50 @@ Pieces sum_pieces(const KernelArgs& a) {
   }
   return p;
 }
+
+// Extremes and products of floats are sums of their kind.
+template <SumKind kKind>
+KernelArgs as_sum(const KernelArgs& a, pf_scalar* attrs) {
+  constexpr auto of = kernels::numbers<kernels::Sum>;
+  attrs[of.dims] = a.attrs[kernels::numbers<kernels::SumInt>.dims];
+  attrs[of.kind].i = static_cast<int64_t>(kKind);
+  attrs[of.divisor].f = 1;
+  KernelArgs b = a;
+  b.attrs = attrs;
+  b.nattrs = kernels::kCount<kernels::Sum::Numbers>;
+  return b;
+}
+template <SumKind kKind, KernelFn kRun>
+void as(const KernelArgs& a) {
+  pf_scalar attrs[kernels::kCount<kernels::Sum::Numbers>]{};
+  kRun(as_sum<kKind>(a, attrs));
+}
+template <SumKind kKind>
+void one_of(const KernelArgs& a) {
+  is_float(a.dtype(kernels::tensors<kernels::Sum>.x)) ? as<kKind, sum>(a)
+                                                      : integer_reduction(kKind).run(a);
+}
+template <SumKind kKind>
+Pieces one_of_pieces(const KernelArgs& a) {
+  if (!is_float(a.dtype(kernels::tensors<kernels::Sum>.x)))
+    return integer_reduction(kKind).pieces(a);
+  pf_scalar attrs[kernels::kCount<kernels::Sum::Numbers>]{};
+  Pieces p = sum_pieces(as_sum<kKind>(a, attrs));
+  if (p.run == of_rows<kernels::Sum>) p.run = as<kKind, of_rows<kernels::Sum>>;
+  if (p.run == sum_blocks) p.run = as<kKind, sum_blocks>, p.finish = as<kKind, finish_blocks>;
+  if (p.run == sum_of_columns)
+    p.run = as<kKind, sum_of_columns>, p.finish = as<kKind, finish_columns>;
+  return p;
+}
 }  // namespace
 PF_CPU_KERNEL(kernels::Sum::kInfo, sum, sum_pieces)
 PF_CPU_KERNEL(kernels::Moments::kInfo, moments, moments_pieces)
+PF_CPU_KERNEL(kernels::Prod::kInfo, one_of<kernels::kProduct>, one_of_pieces<kernels::kProduct>)
+PF_CPU_KERNEL(kernels::Amax::kInfo, one_of<kernels::kLargest>, one_of_pieces<kernels::kLargest>)
+PF_CPU_KERNEL(kernels::Amin::kInfo, one_of<kernels::kSmallest>, one_of_pieces<kernels::kSmallest>)
+
+void reductions_of_floats(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(ReductionsOf)(a);
+}
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/kernel_numbers.h"
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
 
@@ -54,5 +55,9 @@ struct CutReduction {
     pieces.per_row[tensor] = pieces.width;
   }
 };
+
+// Prod, Amax and Amin of integers (reduce_exact.cpp), and several of floats (reduce.cpp).
+KernelEntry integer_reduction(SumKind);
+void reductions_of_floats(const KernelArgs&);
 
 }  // namespace pyflame::cpu

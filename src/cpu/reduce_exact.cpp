@@ -1,5 +1,5 @@
-// Reductions whose result does not depend on order (integer sums, maximum, minimum, any, all,
-// counts), products, and the search for the place of a maximum or minimum.
+// Reductions whose result does not depend on order (sums, products and extremes of integers, any,
+// all, counts), and the search for the place of a maximum or minimum.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -65,16 +65,6 @@ struct ProdInt {
     return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   }
   static Out finish(Acc a) { return a; }
-};
-template <class S>
-struct ProdFloat {
-  using Acc = ValueOf<S>;
-  using Out = S;
-  static constexpr bool kOrdered = true;
-  static constexpr Acc start() { return 1; }
-  static Acc step(Acc a, S x) { return a * value(x); }
-  static Acc join(Acc a, Acc b) { return a * b; }
-  static Out finish(Acc a) { return stored<S>(a); }
 };
 template <class V>
 constexpr V lowest() {
@@ -150,10 +140,9 @@ constexpr int64_t kLanes = 32, kBlock = CutReduction::kBlock;
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
-// Element k of a block goes to lane k mod 32 (this matters for products only).
 template <class Op, class S>
 PF_OPTIMISE("peel-loops")  // lanes into registers
-typename Op::Acc block_reduce(const S* x, int64_t n) {
+typename Op::Acc block_reduce(const S* x, int64_t n, int64_t ahead = 0) {
   using Acc = typename Op::Acc;
   Acc lane[kLanes];
   for (auto& l : lane) l = Op::start();
@@ -163,12 +152,17 @@ typename Op::Acc block_reduce(const S* x, int64_t n) {
     // again.
     Bits<Acc> nan[kLanes], any = 0;
     for (auto& l : nan) l = 0;
-    for (; i + kLanes <= n; i += kLanes)
+    for (; i + kLanes <= n; i += kLanes) {
+      if (ahead != 0) {
+        __builtin_prefetch(x + i + ahead);
+        if (sizeof(S) > 2) __builtin_prefetch(x + i + ahead + kLanes / 2);
+      }
       for (int64_t l = 0; l < kLanes; ++l) {
         const Acc v = value(x[i + l]);
         lane[l] = Op::of_numbers(lane[l], v);
         nan[l] |= v != v ? -1 : 0;
       }
+    }
     for (auto l : nan) any |= l;
     if (any) i = 0;
   }
@@ -202,10 +196,8 @@ struct Steps {
   void (*block)(const void* x, int64_t n, void* to);
   // Results of whole rows.
   void (*rows)(const void* x, int64_t rows, int64_t k, void* out);
-  // Rows [from, from + n) of `w` columns of a block of so many: accumulators of its lanes, the
-  // first of which have the columns' values in the end.
-  void (*columns)(const void* base, Odometer where, int64_t from, int64_t n, int64_t of, int64_t w,
-                  void* lanes);
+  // Rows [from, from + n) of `w` columns of a block: their accumulators.
+  void (*columns)(const void* base, Odometer where, int64_t from, int64_t n, int64_t w, void* to);
   // Results from those of their blocks, which are `apart` from each other.
   void (*finish)(void* partial, int64_t outs, int64_t blocks, int64_t next, int64_t apart,
                  void* out);
@@ -230,41 +222,27 @@ struct StepsOf {
       static_cast<typename Op::Out*>(out)[r] = Op::finish(tree(part, n, 1, Op::join));
     }
   }
-  static void columns(const void* base, Odometer where, int64_t from, int64_t n, int64_t of,
-                      int64_t w, void* lanes) {
-    constexpr int64_t L = requires {
-      Op::kOrdered;
-    }
-    ? kLanes : 1, kRows = 4 * L;
-    Acc* const lane = static_cast<Acc*>(lanes);
-    const int64_t used = std::min(of, L);
-    for (int64_t c = 0; from == 0 && c < used * w; ++c) lane[c] = Op::start();
+  static void columns(const void* base, Odometer where, int64_t from, int64_t n, int64_t w,
+                      void* accumulators) {
+    constexpr int64_t kRows = 4;
+    Acc* __restrict const to = static_cast<Acc*>(accumulators);
+    for (int64_t c = 0; from == 0 && c < w; ++c) to[c] = Op::start();
     const S* rows[kRows];
     for (int64_t done = 0; done < n; done += kRows) {
       const int64_t many = std::min(kRows, n - done);
       for (int64_t r = 0; r < many; ++r, where.next())
         rows[r] = static_cast<const S*>(base) + where.offset();
-      for (int64_t l = 0; l < std::min(L, many); ++l) {
-        Acc* __restrict to = lane + (from + done + l) % L * w;
-        const auto step = [&](auto... of_lane) {
-          for (int64_t c = 0; c < w; ++c) {
-            Acc a = to[c];
-            ((a = Op::step(a, rows[l + of_lane * L][c])), ...);
-            to[c] = a;
-          }
-        };
-        if (l + 3 * L < many)
-          step(0, 1, 2, 3);
-        else
-          for (int64_t r = 0; l + r * L < many; ++r) step(r);
-      }
-    }
-    int64_t left = from + n == of ? used : 0;
-    for (int64_t h = L / 2; h >= 1; h /= 2) {
-      // Of lanes h on; they lie side by side, as those that they are joined to do.
-      for (int64_t c = 0; c < (std::min(left, 2 * h) - h) * w; ++c)
-        lane[c] = Op::join(lane[c], lane[c + h * w]);
-      left = std::min(left, h);
+      const auto step = [&](auto... row) {
+        for (int64_t c = 0; c < w; ++c) {
+          Acc a = to[c];
+          ((a = Op::step(a, rows[row][c])), ...);
+          to[c] = a;
+        }
+      };
+      if (many == kRows)
+        step(0, 1, 2, 3);
+      else
+        for (int64_t r = 0; r < many; ++r) step(r);
     }
   }
   static void finish(void* partial, int64_t outs, int64_t blocks, int64_t next, int64_t apart,
@@ -293,7 +271,7 @@ void reduce(const KernelArgs& a, const Steps& op) {
     const int64_t tile = turned ? kTurnedTile : kTile;
     const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + tile - 1) / tile;
     parallel_for(outer * tiles * blocks, turned ? 64 : 1, [&](int64_t begin, int64_t end) {
-      alignas(64) char lanes[kLanes * kTile * 8], turn[kTurned * kTurnedTile * 8];
+      alignas(64) char lanes[kTile * 8], turn[kTurned * kTurnedTile * 8];
       for (int64_t u = begin; u < end; ++u) {
         const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
         const int64_t first = o * inner + t * tile, w = std::min(tile, inner - t * tile);
@@ -304,9 +282,9 @@ void reduce(const KernelArgs& a, const Steps& op) {
                      plan.kept.stride[plan.kept.n - 1]);
           Axes side_by_side;
           side_by_side.add(k, w, 0);
-          op.columns(turn, Odometer(side_by_side, 0), 0, k, k, w, lanes);
+          op.columns(turn, Odometer(side_by_side, 0), 0, k, w, lanes);
         } else {
-          op.columns(base, Odometer(plan.reduced, from), 0, n, n, w, lanes);
+          op.columns(base, Odometer(plan.reduced, from), 0, n, w, lanes);
         }
         std::memcpy(partial.get() + (b * outs + first) * op.acc, lanes,
                     static_cast<size_t>(w * op.acc));
@@ -329,9 +307,11 @@ void reduce(const KernelArgs& a, const Steps& op) {
 }
 
 template <template <class> class Op>
-const Steps& for_type(DType t) {
+const Steps& for_type(DType t) {  // of integers
   const Steps* s = nullptr;
-  dispatch(t, [&]<class S>() { s = &StepsOf<Op<S>, S>::kSteps; });
+  dispatch(t, [&]<class S>() {
+    if constexpr (!kIsFloatType<S>) s = &StepsOf<Op<S>, S>::kSteps;
+  });
   return *s;
 }
 // Where integers count by being 0 or not.
@@ -344,12 +324,6 @@ const Steps& for_size(DType t) {
   });
   return *s;
 }
-// Of integers alone, whatever else is compiled.
-template <class S>
-using SumOf = std::conditional_t<kIsFloatType<S>, Count<S>, SumInt<S>>;
-template <class S>
-using ProdOf = std::conditional_t<kIsFloatType<S>, ProdFloat<S>, ProdInt<S>>;
-
 using StepsFn = const Steps& (*)(DType);
 template <StepsFn kSteps>
 void whole(const KernelArgs& a) {
@@ -393,9 +367,8 @@ void columns(const KernelArgs& a) {
     n = std::min(x.shape[0] - r, of - from);
     for (int64_t c = 0; c < w; c += kTile) {
       const int64_t width = std::min(kTile, w - c);
-      char* const lanes = a.piece->scratch + c * kLanes * op.acc;
-      op.columns(a.data<char>(kAt.x) + c * op.item, Odometer(reduced, r), from, n, of, width,
-                 lanes);
+      char* const lanes = a.piece->scratch + c * op.acc;
+      op.columns(a.data<char>(kAt.x) + c * op.item, Odometer(reduced, r), from, n, width, lanes);
       if (from + n == of)
         std::memcpy(static_cast<char*>(a.piece->workspace) + (block * w + c) * op.acc, lanes,
                     static_cast<size_t>(width * op.acc));
@@ -415,7 +388,7 @@ Pieces pieces(const KernelArgs& a) {
   const int64_t acc = kSteps(a.dtype(kAt.x)).acc, of = (c.k + kBlock - 1) / kBlock;
   Pieces p = c.pieces;
   if (c.cut != Cut::Rows) p.workspace = static_cast<size_t>(c.outs * of * acc + 63) / 64 * 64;
-  if (c.cut == Cut::Columns) p.scratch = static_cast<size_t>(kLanes * c.outs * acc);
+  if (c.cut == Cut::Columns) p.scratch = static_cast<size_t>(c.outs * acc);
   p.run = c.cut == Cut::Rows     ? rows<kSteps>
           : c.cut == Cut::Blocks ? blocks<kSteps>
                                  : columns<kSteps>;
@@ -442,15 +415,15 @@ bool better(V v, V best) {
 }
 
 template <bool kMax, class S>
-Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
+Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride, int64_t ahead) {
   using V = ValueOf<S>;
   if (stride == 1 && n >= 2 * kLanes) {
     // The value first, vectorised; then its place, which is usually found soon.
     const V best = [&] {
       if constexpr (kMax)
-        return block_reduce<MaxOf<S>>(x, n);
+        return block_reduce<MaxOf<S>>(x, n, ahead);
       else
-        return block_reduce<MinOf<S>>(x, n);
+        return block_reduce<MinOf<S>>(x, n, ahead);
     }();
     const auto place = [&](auto is) {
       int64_t i = 0;
@@ -471,16 +444,32 @@ Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
   return f;
 }
 
-// Of columns: row r of them.
+// Of columns: some rows of them, from r on; any of them may be the one before again. Where there is
+// a NaN, it is looked for again.
+constexpr int64_t kAtOnce = 4;
 template <bool kMax, class S, class V>
 PF_OPTIMISE("O3")
-void find_in_row(const S* row, int64_t w, int64_t r, V* best, int64_t* where) {
+void find_in_rows(const S* const* rows, int64_t w, int32_t r, V* best, Bits<V>* where) {
+  Bits<V> nan = 0;
+  const S *x0 = rows[0], *x1 = rows[1], *x2 = rows[2], *x3 = rows[3];
   for (int64_t c = 0; c < w; ++c) {
-    const V v = value(row[c]);
-    const bool b = better<kMax>(v, best[c]);
-    best[c] = b ? v : best[c];
-    where[c] = b ? r : where[c];
+    V b = best[c];
+    Bits<V> at = where[c];
+    const auto look = [&](V v, int32_t i) {
+      const bool wins = kMax ? v > b : v < b;
+      b = wins ? v : b;
+      at = wins ? r + i : at;
+      nan |= v != v ? -1 : 0;
+    };
+    look(value(x0[c]), 0), look(value(x1[c]), 1), look(value(x2[c]), 2), look(value(x3[c]), 3);
+    best[c] = b;
+    where[c] = at;
   }
+  for (int32_t i = 0; nan != 0 && i < kAtOnce; ++i)
+    for (int64_t c = 0; c < w; ++c) {
+      const V v = value(rows[i][c]);
+      if (is_nan(v) && !is_nan(best[c])) best[c] = v, where[c] = r + i;
+    }
 }
 
 template <bool kMax, class S>
@@ -502,36 +491,52 @@ void find(const KernelArgs& a) {
   };
   const bool turned = turns(plan);
   if (plan.columns() || turned) {
-    const int64_t tile = turned ? kTurnedTile : kTile;
+    constexpr int64_t kWide = 1024;
+    const int64_t tile = turned ? kTurnedTile : kWide;
     const int64_t inner = plan.inner(), tiles = (inner + tile - 1) / tile;
-    parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, tile)),
-                 [&](int64_t begin, int64_t end) {
-                   V best[kTile];
-                   int64_t where[kTile];
-                   S turn[kTurned * kTurnedTile];
-                   for (int64_t u = begin; u < end; ++u) {
-                     const int64_t first = u / tiles * inner + u % tiles * tile;
-                     const int64_t w = std::min(tile, inner - u % tiles * tile);
-                     const S* base = x + plan.kept.offset(first);
-                     if (turned) {
-                       gather_box(turn, base, sizeof(S), k, w, 1,
-                                  plan.kept.stride[plan.kept.n - 1]);
-                       base = turn;
-                     }
-                     for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
-                     for (int64_t r = 1; r < k; ++r)
-                       find_in_row<kMax>(base + r * (turned ? w : stride), w, r, best, where);
-                     for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
-                   }
-                 });
+    const int64_t blocks = (k + kBlock - 1) / kBlock;
+    const Scratch<Found<V>> partial(outs * blocks);
+    parallel_for(
+        outs / inner * tiles * blocks, 1 + 8192 / (std::min(k, kBlock) * std::min(inner, tile)),
+        [&](int64_t begin, int64_t end) {
+          V best[kWide];
+          Bits<V> where[kWide];
+          S turn[kTurned * kTurnedTile];
+          for (int64_t u = begin; u < end; ++u) {
+            const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
+            const int64_t first = o * inner + t * tile, w = std::min(tile, inner - t * tile);
+            const int64_t from = b * kBlock, n = std::min(kBlock, k - from);
+            const int64_t step = turned ? w : stride;
+            const S* base = x + plan.kept.offset(first) + from * stride;
+            if (turned) {
+              gather_box(turn, base, sizeof(S), k, w, 1, plan.kept.stride[plan.kept.n - 1]);
+              base = turn;
+            }
+            for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
+            for (int64_t r = 1; r < n; r += kAtOnce) {
+              const S* rows[kAtOnce];
+              for (int64_t q = 0; q < kAtOnce; ++q) rows[q] = base + std::min(r + q, n - 1) * step;
+              find_in_rows<kMax>(rows, w, static_cast<int32_t>(r), best, where);
+            }
+            for (int64_t c = 0; c < w; ++c)
+              partial.get()[b * outs + first + c] = {best[c], from + where[c]};
+          }
+        });
+    for (int64_t o = 0; o < outs; ++o) {
+      Found<V> f = partial.get()[o];
+      for (int64_t b = 1; b < blocks; ++b)
+        if (const Found<V>& g = partial.get()[b * outs + o]; better<kMax>(g.value, f.value)) f = g;
+      store(o, f);
+    }
     return;
   }
   constexpr int64_t kPiece = 16 * kBlock;
   const int64_t pieces = (k + kPiece - 1) / kPiece;
   if (pieces == 1) {
+    const int64_t ahead = plan.kept.n > 0 ? 2 * plan.kept.stride[plan.kept.n - 1] : 0;
     parallel_for(outs, 1 + 8192 / k, [&](int64_t begin, int64_t end) {
       for (int64_t o = begin; o < end; ++o)
-        store(o, find_block<kMax>(x + plan.kept.offset(o), k, stride));
+        store(o, find_block<kMax>(x + plan.kept.offset(o), k, stride, ahead));
     });
     return;
   }
@@ -540,7 +545,7 @@ void find(const KernelArgs& a) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t from = u % pieces * kPiece;
       Found<V> f = find_block<kMax>(x + plan.kept.offset(u / pieces) + from * stride,
-                                    std::min(kPiece, k - from), stride);
+                                    std::min(kPiece, k - from), stride, kBlock);
       partial.get()[u] = {f.value, f.index + from};
     }
   });
@@ -565,10 +570,13 @@ void find_extreme(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL(kernels::SumInt::kInfo, whole<for_type<SumOf>>, pieces<for_type<SumOf>>)
-PF_CPU_KERNEL(kernels::Prod::kInfo, whole<for_type<ProdOf>>, pieces<for_type<ProdOf>>)
-PF_CPU_KERNEL(kernels::Amax::kInfo, whole<for_type<MaxOf>>, pieces<for_type<MaxOf>>)
-PF_CPU_KERNEL(kernels::Amin::kInfo, whole<for_type<MinOf>>, pieces<for_type<MinOf>>)
+KernelEntry integer_reduction(SumKind what) {
+  if (what == kernels::kProduct) return {whole<for_type<ProdInt>>, pieces<for_type<ProdInt>>};
+  if (what == kernels::kLargest) return {whole<for_type<MaxOf>>, pieces<for_type<MaxOf>>};
+  return {whole<for_type<MinOf>>, pieces<for_type<MinOf>>};
+}
+
+PF_CPU_KERNEL(kernels::SumInt::kInfo, whole<for_type<SumInt>>, pieces<for_type<SumInt>>)
 PF_CPU_KERNEL(kernels::Any::kInfo, whole<for_size<AnyOf>>, pieces<for_size<AnyOf>>)
 PF_CPU_KERNEL(kernels::All::kInfo, whole<for_size<AllOf>>, pieces<for_size<AllOf>>)
 PF_CPU_KERNEL(kernels::CountNonzero::kInfo, whole<for_size<Count>>, pieces<for_size<Count>>)

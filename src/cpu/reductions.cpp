@@ -101,6 +101,7 @@ Pieces pieces(const KernelArgs& a) {
 }
 
 void run(const KernelArgs& a) {
+  if (is_float(a.dtype(kAt.x))) return reductions_of_floats(a);
   // Short rows are reduced many at a time, which pieces have no room for.
   const bool many = numel(a.tensor(kAt.x)) <= 128 * numel(a.tensor(kAt.a));
   if (!many && launch_in_pieces(*find_kernel(kernels::Reductions::kInfo.name), a)) return;

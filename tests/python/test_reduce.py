@@ -1,6 +1,7 @@
 """Reductions against NumPy in float64."""
 
 import itertools
+import math
 import os
 
 import numpy as np
@@ -107,18 +108,45 @@ def test_many_ones_are_counted_exactly():
 
 
 @pytest.mark.races
-def test_bits_do_not_depend_on_layout_or_threads():
+@pytest.mark.parametrize("name", ["sum", pytest.param("var", marks=pytest.mark.cpu_only), "amax"])
+def test_bits_do_not_depend_on_layout_or_threads(name):
     values = RNG.standard_normal((1200, 9, 37)).astype(np.float32)
     for dims in (None, 0, 1, 2, (0, 1), (0, 2), (1, 2)):
-        plain = pf.tensor(values).sum(dims).numpy()
-        turned = in_layout(values, "transposed").sum(dims).numpy()
-        sliced = in_layout(values, "sliced").sum(dims).numpy()
+        plain = getattr(pf.tensor(values), name)(dims).numpy()
+        turned = getattr(in_layout(values, "transposed"), name)(dims).numpy()
+        sliced = getattr(in_layout(values, "sliced"), name)(dims).numpy()
         before = pf.get_num_threads()
         pf.set_num_threads(1)
-        alone = pf.tensor(values).sum(dims).numpy()
+        alone = getattr(pf.tensor(values), name)(dims).numpy()
         pf.set_num_threads(before)
         for other in (turned, sliced, alone):
             np.testing.assert_array_equal(plain, other)
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3, 70), (2100, 18), (5, 40000)])
+def test_variance_of_what_is_far_from_zero_and_drifts(shape):
+    drift = np.arange(math.prod(shape)).reshape(shape) % 977 / 100
+    for offset in (0, -1e4, 1e6):
+        x = (RNG.standard_normal(shape) + drift + offset).astype(np.float32)
+        x.flat[0] += 50  # differences are from it
+        for axis in (None, 0, 1):
+            if axis is None or shape[axis] > 1:
+                got, want = pf.tensor(x).var(axis).numpy(), x.astype(float).var(axis, ddof=1)
+                np.testing.assert_allclose(got, want, rtol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.int64], ids=str)
+def test_places_of_extremes_in_columns(dtype):
+    x = pf.tensor(RNG.integers(-99, 99, (2100, 37))).to(dtype)  # many are equal
+    if dtype != pf.int64:
+        for column, rows in enumerate([(1500,), (3, 4), (2099, 1024), (1023, 0), (7, 2098)]):
+            x[list(rows), column] = math.nan
+    for rows in (1, 2, 5, 6, 1024, 1025, 1026, 2100):
+        exact = x[:rows].double().numpy()
+        for name in ("argmax", "argmin"):
+            np.testing.assert_array_equal(
+                getattr(x[:rows], name)(0).numpy(), getattr(exact, name)(0)
+            )
 
 
 # Columns that a GPU adds in several blocks: of few rows left over, of few results, of no whole vectors.
