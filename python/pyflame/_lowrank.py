@@ -16,6 +16,7 @@ def _range(a, q, niter):
     return basis
 
 
+@_C._asking
 def svd_lowrank(A, q=6, niter=2, M=None):  # noqa: N803 (PyTorch's names)
     """U [..., m, q], S [..., q] and V [..., n, q] with U diag(S) V^H close to A - M [..., m, n].
 
@@ -37,6 +38,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):  # noqa: N803 (PyTorch's names)
     return basis @ u, s, vh.mH
 
 
+@_C._asking
 def pca_lowrank(A, q=None, center=True, niter=2):  # noqa: N803 (PyTorch's names)
     """svd_lowrank of the rows of A [..., m, n] less their mean (center): the columns of V are the
     principal directions. q is min(6, m, n) by default.

@@ -263,6 +263,7 @@ def broadcast_shapes(*shapes):
     return _C._functions["broadcast_tensors"](tensors)[0].shape if tensors else _C.Size(())
 
 
+@_C._asking
 def detach(input):
     """The same values without history; shares memory."""
     return input.detach()
@@ -283,6 +284,7 @@ def _subscript(labels):
     return "".join("..." if x is Ellipsis else _LETTERS[x] for x in labels)
 
 
+@_C._asking
 def einsum(*args):
     """Sum of products by named dimensions.
 
@@ -299,6 +301,7 @@ def einsum(*args):
     return _C._functions["einsum"](equation, args[: len(args) // 2 * 2 : 2])
 
 
+@_C._asking
 def tensordot(a, b, dims=2, out=None):
     """Sum of products over several dimensions of a and b.
 
@@ -315,6 +318,7 @@ def tensordot(a, b, dims=2, out=None):
     return _C._special["tensordot"](a, b, first, second, out=out)
 
 
+@_C._asking
 def histogramdd(input, bins, *, range=None, weight=None, density=False):
     """Weights of points, rows of `input` [..., dimensions], in bins of several dimensions, and the
     edges of the bins.
@@ -334,6 +338,7 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
 _HistogramDD = collections.namedtuple("histogramdd", ("hist", "bin_edges"))
 
 
+@_C._asking
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Derivatives along all dimensions, or `dim`, a tuple with a tensor for each.
 
@@ -355,6 +360,7 @@ def is_neg(input):
     return False
 
 
+@_C._asking
 def nuclear_norm(input, dim=(-2, -1), keepdim=False):
     """The sum of the singular values of matrices: linalg.matrix_norm(input, "nuc")."""
     return _C._special["linalg_matrix_norm"](input, "nuc", dim, keepdim)

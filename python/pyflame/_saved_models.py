@@ -58,7 +58,7 @@ def _with_functions(value):
 def is_function(value):
     """Whether a value is a function, an operation or a class: what a name stands for."""
     return isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)) or (
-        type(value).__name__ == "Operation"
+        type(value).__name__ in ("Operation", "Function")
     )
 
 

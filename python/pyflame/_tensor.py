@@ -389,5 +389,5 @@ def install():
         + [_later(name) for name in _LATER]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__
-        setattr(Tensor, fn.__name__, fn)
+        setattr(Tensor, fn.__name__, _C._asking(fn))
     Tensor.__array_interface__ = property(__array_interface__)

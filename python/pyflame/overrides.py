@@ -1,6 +1,7 @@
 """Functions that ask classes of tensors whether they have something to say: names as in
 torch.overrides. What `__torch_function__` is stands in docs/autograd.md."""
 
+import contextlib
 import functools
 
 from . import _C
@@ -28,30 +29,67 @@ def _plain():
 
 
 class TorchFunctionMode:
-    """A base class for what changes every function within a ``with`` block. There are no such modes:
-    entering one raises NotSupportedError; a subclass of Tensor changes the functions of its objects."""
+    """A base class for what changes every function within a ``with`` block.
+
+    Within the block ``__torch_function__(self, func, types, args, kwargs)`` gets what this thread calls:
+    operations, functions that make tensors, those of ``nn.functional`` and ``nn.init``, methods of
+    tensors. What it returns is the result; ``func(*args, **kwargs)``, or anything else that it calls, goes
+    to the mode around it and not to itself. `types` are the classes among the arguments that have a
+    ``__torch_function__`` of their own, which is asked after the modes. Blocks nest; the innermost is asked
+    first. Attributes and methods that only tell of a tensor (``shape``, ``size()``, ``dtype``) and the
+    backward pass are not asked about.
+    """
+
+    def __init__(self):
+        pass
 
     def __enter__(self):
-        raise _C.NotSupportedError(
-            f"pf.overrides.TorchFunctionMode: {type(self).__name__} would change every function within "
-            "a block; expected a subclass of Tensor with a __torch_function__; give it its tensors"
-        )
+        _C._enter_mode(self)
+        return self
 
     def __exit__(self, *unused):
-        pass
+        _C._exit_mode()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError(
+            f"pf.overrides.TorchFunctionMode: {type(self).__name__} has no __torch_function__; expected "
+            "one; define __torch_function__(self, func, types, args=(), kwargs=None)"
+        )
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
 
 
+def _get_current_function_mode_stack():
+    return _C._modes()
+
+
+def _get_current_function_mode():
+    return _C._modes()[-1] if _C._modes() else None
+
+
+@contextlib.contextmanager
+def _pop_mode_temporarily():
+    mode = _C._exit_mode()
+    try:
+        yield mode
+    finally:
+        _C._enter_mode(mode)
+
+
 def has_torch_function(relevant_args):
-    """Whether one of the arguments has a __torch_function__ of its own."""
-    return any(_says(a) is not None for a in relevant_args)
+    """Whether one of the arguments has a __torch_function__ of its own, or a mode is on."""
+    return bool(_C._modes()) or any(_says(a) is not None for a in relevant_args)
 
 
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """Calls the __torch_function__ of the arguments in turn, subclasses before their bases, until one
-    returns something else than NotImplemented. TypeError when none does."""
+    """What the innermost mode says, if there is one. Else calls the __torch_function__ of the arguments
+    in turn, subclasses before their bases, until one returns something else than NotImplemented. TypeError
+    when none does."""
     asked = []
     for a in relevant_args:
         if _says(a) is None or any(type(a) is type(b) for b in asked):
@@ -59,6 +97,11 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
         at = next((i for i, b in enumerate(asked) if isinstance(a, type(b))), len(asked))
         asked.insert(at, a)
     types = tuple(map(type, asked))
+    if _C._modes():
+        with _pop_mode_temporarily() as mode:
+            result = mode.__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
     for a in asked:
         result = a.__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:

@@ -248,8 +248,12 @@ PyObject* wrap_sparse(Tensor);  // of a sparse tensor, as an object of its class
 Tensor number_like(Scalar, const Tensor& like);
 
 // ---- subclasses of Tensor: subclass.cpp ---------------------------------------------------------
-// True once there was an object of a subclass that operations keep (Parameter is none).
-extern std::atomic<bool> subclasses;
+// 0 where no operation has to ask: there was no object of a subclass that operations keep
+// (Parameter is none), and no thread is within a mode of torch.overrides.
+extern std::atomic<int> overrides;
+inline bool asking() {
+  return overrides.load(std::memory_order_relaxed) != 0;
+}
 void note_subclass(PyTypeObject*);
 // `run()`, an operation on the arguments (vectorcall's way), whose results become objects of the
 // operands' subclass; or what that class's own __torch_function__ gives. `func` is the operation as
@@ -259,16 +263,19 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
 // What __torch_function__ of arguments that are no tensors makes of a call which fits no form of
 // the operation; null, without an error, when none has one.
 PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-// The same for a method or slot of Tensor; nothing but a load where there are no subclasses.
+// The same where only modes are asked.
+bool mode_is_on();
+PyObject* with_modes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
+                     PyObject* kwnames, const std::function<PyObject*()>& run);
+// with_classes for a method or slot of Tensor; nothing but a load where nobody is to be asked.
 template <class F>
 inline PyObject* keeping(const char* name, std::initializer_list<PyObject*> operands, F&& run) {
-  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+  if (!asking()) [[likely]]
     return run();
   return with_classes(nullptr, name, operands.begin(), static_cast<Py_ssize_t>(operands.size()),
                       nullptr, run);
 }
-// Whether operations of this thread see subclasses as plain tensors; calls nest.
-void ignore_subclasses(bool ignore);
+void init_modes(nb::module_& m);
 PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs);
 PyObject* tensor_as_subclass(PyObject* self, PyObject* cls);
 

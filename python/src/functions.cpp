@@ -1,6 +1,8 @@
 // nanobind's functions with errors in our words. A call whose arguments fit none of a function's
 // forms, or in which a value is not of the type that it is read as, says what was given and what is
-// expected; everything else is handed through.
+// expected; everything else is handed through. Functions written in Python stand behind the same
+// object where modes of torch.overrides are asked for them: it costs less than a decorator.
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
@@ -13,8 +15,12 @@ namespace {
 struct PyFunction {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* inner;
+  bool asks;  // modes say what it does
 };
 PyTypeObject* FunctionType;
+
+// Functions of nanobind that make tensors, for which PyTorch asks modes, too.
+constexpr const char* kAsking[] = {"tensor", "as_tensor", "asarray", "frombuffer"};
 
 PyObject* inner_of(PyObject* o) {
   return reinterpret_cast<PyFunction*>(o)->inner;
@@ -79,6 +85,9 @@ void rephrase(PyObject* inner, PyObject* const* args, Py_ssize_t nargs, PyObject
 
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* inner = inner_of(self);
+  if (asking() && reinterpret_cast<PyFunction*>(self)->asks && mode_is_on()) [[unlikely]]
+    return guarded(
+        [&] { return with_modes(self, nullptr, args, PyVectorcall_NARGS(nargsf), kwnames, {}); });
   PyObject* r = PyObject_Vectorcall(inner, args, nargsf, kwnames);
   if (!r) [[unlikely]]
     return guarded([&]() -> PyObject* {
@@ -132,18 +141,24 @@ PyType_Spec spec = {"pyflame.Function", sizeof(PyFunction), 0,
                         Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     slots};
 
-// A wrapper for what nanobind has made, a method's too; null for anything else.
-PyObject* wrapped(PyObject* o) {
-  if (std::strcmp(Py_TYPE(o)->tp_name, "nanobind.nb_func") != 0 &&
-      std::strcmp(Py_TYPE(o)->tp_name, "nanobind.nb_method") != 0)
-    return nullptr;
+PyObject* behind(PyObject* o, bool asks) {
   auto* f = PyObject_GC_New(PyFunction, FunctionType);
   if (!f) throw PythonError();
   f->vectorcall = call;
   f->inner = Py_NewRef(o);
+  f->asks = asks;
   auto* made = reinterpret_cast<PyObject*>(f);
   PyObject_GC_Track(made);
   return made;
+}
+
+// A wrapper for what nanobind has made, a method's too; null for anything else.
+PyObject* wrapped(PyObject* name, PyObject* o) {
+  if (std::strcmp(Py_TYPE(o)->tp_name, "nanobind.nb_func") != 0 &&
+      std::strcmp(Py_TYPE(o)->tp_name, "nanobind.nb_method") != 0)
+    return nullptr;
+  return behind(o, std::any_of(std::begin(kAsking), std::end(kAsking),
+                               [&](const char* n) { return equals(name, n); }));
 }
 
 void wrap_all(PyObject* owner, PyObject* dict) {
@@ -156,7 +171,7 @@ void wrap_all(PyObject* owner, PyObject* dict) {
         std::strncmp(Py_TYPE(value)->tp_name, "nanobind.nb_type", 16) == 0)
       wrap_all(value, reinterpret_cast<PyTypeObject*>(value)->tp_dict);
     if (!text || (text[0] == '_' && text[1] == '_')) continue;
-    Obj made(wrapped(value));
+    Obj made(wrapped(name, value));
     if (made) check(PyObject_SetAttr(owner, name, made.get()));
   }
 }
@@ -166,6 +181,11 @@ void wrap_all(PyObject* owner, PyObject* dict) {
 void init_functions(PyObject* module) {
   FunctionType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   wrap_all(module, PyModule_GetDict(module));
+  static PyMethodDef more[] = {
+      {"_asking", [](PyObject*, PyObject* o) { return guarded([&] { return behind(o, true); }); },
+       METH_O, "A function written in Python, for which modes of torch.overrides are asked."},
+      {}};
+  check(PyModule_AddFunctions(module, more));
 }
 
 }  // namespace pyflame::python

@@ -504,7 +504,7 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return guarded([&] {
     const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-    if (subclasses.load(std::memory_order_relaxed)) [[unlikely]]
+    if (asking()) [[unlikely]]
       return with_classes(self, nullptr, args, nargs, kwnames,
                           [&] { return run(self, args, nargs, kwnames); });
     return run(self, args, nargs, kwnames);

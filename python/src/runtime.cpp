@@ -194,7 +194,7 @@ void init_runtime(nb::module_& m) {
       "set_strict", [](bool on) { set_strict(on); }, nb::arg("mode"),
       "Strict mode: what would silently copy a tensor to another device, or take a slow way where "
       "there is a quick one, raises an error that says what to do. PYFLAME_STRICT=1 sets it.");
-  m.def("_ignore_subclasses", &ignore_subclasses, "Operations see plain tensors; calls nest.");
+  init_modes(m);
   m.def("is_strict", &strict, "Whether strict mode is on.");
   m.def(
       "synchronize", [](nb::handle) { synchronize(); }, nb::arg("device") = nb::none(),

@@ -1,7 +1,8 @@
 // Subclasses of Tensor: an operation of one gives the subclass (Tensor.__torch_function__), or what
-// the subclass's own __torch_function__ says. Programs without subclasses pay one load an
-// operation. Objects that are no tensors and have a __torch_function__ are asked where a call fits
-// no form of the operation.
+// the subclass's own __torch_function__ says. Before them the modes that the thread has entered are
+// asked (pyflame.overrides.TorchFunctionMode). Programs without either pay one load an operation.
+// Objects that are no tensors and have a __torch_function__ are asked where a call fits no form of
+// the operation.
 #include <algorithm>
 #include <vector>
 
@@ -9,11 +10,22 @@
 
 namespace pyflame::python {
 
-std::atomic<bool> subclasses{false};
+std::atomic<int> overrides{0};
 
 namespace {
 
 thread_local int disabled = 0;  // inside Tensor.__torch_function__: operations as on plain tensors
+
+// The modes that a thread has entered, the newest last; `resting` while they are not asked.
+struct Modes {
+  std::vector<Obj> entered;
+  int resting = 0;
+};
+Modes& modes() {
+  static thread_local auto* m = new Modes();  // as long as the process: it holds Python objects
+  return *m;
+}
+bool subclass_seen = false;  // guarded by the interpreter's lock
 
 struct Disabled {
   Disabled() { ++disabled; }
@@ -109,24 +121,71 @@ bool comes_from_all(PyTypeObject* cls, const Classes& classes) {
                      [&](PyTypeObject* c) { return PyType_IsSubtype(cls, c); });
 }
 
+// A call as __torch_function__ gets it.
+struct Asked {
+  Obj types, positional, named;
+
+  Asked(const Classes& classes, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
+      : types(check(PyTuple_New(static_cast<Py_ssize_t>(classes.size())))),
+        positional(check(PyTuple_New(nargs))),
+        named(check(PyDict_New())) {
+    for (size_t i = 0; i < classes.size(); ++i)
+      PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
+                       Py_NewRef(reinterpret_cast<PyObject*>(classes[i])));
+    for (Py_ssize_t i = 0; i < nargs; ++i)
+      PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+      check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
+  }
+  PyObject* operator()(PyObject* who, PyObject* func) const {
+    Obj hook(check(PyObject_GetAttr(who, hook_name())));
+    return check(PyObject_CallFunctionObjArgs(hook.get(), func, types.get(), positional.get(),
+                                              named.get(), nullptr));
+  }
+};
+
 // What __torch_function__ of the classes makes of the call, in their order.
 PyObject* ask(const Classes& classes, PyObject* func, PyObject* const* args, Py_ssize_t nargs,
               PyObject* kwnames) {
-  Obj types(check(PyTuple_New(static_cast<Py_ssize_t>(classes.size()))));
-  for (size_t i = 0; i < classes.size(); ++i)
-    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
-                     Py_NewRef(reinterpret_cast<PyObject*>(classes[i])));
-  Obj positional(check(PyTuple_New(nargs))), named(check(PyDict_New()));
-  for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
-  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
-    check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
+  const Asked call(classes, args, nargs, kwnames);
   for (PyTypeObject* c : classes) {
-    Obj hook(check(PyObject_GetAttr(reinterpret_cast<PyObject*>(c), hook_name())));
-    Obj r(check(PyObject_CallFunctionObjArgs(hook.get(), func, types.get(), positional.get(),
-                                             named.get(), nullptr)));
+    Obj r(call(reinterpret_cast<PyObject*>(c), func));
     if (r.get() != Py_NotImplemented) return r.release();
   }
   no_implementation(classes);
+}
+
+// Without the newest mode while that is asked: what it calls goes to those around it.
+class Aside {
+ public:
+  Aside() : mode_(std::move(modes().entered.back())) { modes().entered.pop_back(); }
+  ~Aside() { modes().entered.push_back(std::move(mode_)); }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  PyObject* mode() const { return mode_.get(); }
+
+ private:
+  Obj mode_;
+};
+
+PyObject* ask_mode(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const Classes classes = classes_of(args, nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+  const Asked call(classes, args, nargs, kwnames);
+  Aside aside;
+  Obj r(call(aside.mode(), func));
+  if (r.get() == Py_NotImplemented)
+    type_error(std::string("pf: got NotImplemented from the __torch_function__ of the mode ") +
+               Py_TYPE(aside.mode())->tp_name +
+               "; expected a result; call func(*args, **kwargs) for what it does not change");
+  return r.release();
+}
+
+// The method or attribute of Tensor, as Python knows it.
+Obj method_of_tensor(const char* name) {
+  Obj found(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name)));
+  if (Py_TYPE(found.get()) == &PyGetSetDescr_Type)  // a property, such as T: as PyTorch names it
+    found = Obj(check(PyObject_GetAttrString(found.get(), "__get__")));
+  return found;
 }
 
 // Whether objects of a class that is none of tensors say what operations make of them.
@@ -139,13 +198,27 @@ bool answers(PyTypeObject* type) {
 }  // namespace
 
 void note_subclass(PyTypeObject* type) {
-  if (!subclasses.load(std::memory_order_relaxed) && propagates(type))
-    subclasses.store(true, std::memory_order_relaxed);
+  if (subclass_seen || !propagates(type)) return;
+  subclass_seen = true;
+  overrides.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool mode_is_on() {
+  const Modes& m = modes();
+  return !m.entered.empty() && !m.resting;
+}
+
+PyObject* with_modes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
+                     PyObject* kwnames, const std::function<PyObject*()>& run) {
+  if (!mode_is_on()) return run();
+  const Obj found = func ? Obj() : method_of_tensor(name);
+  return ask_mode(func ? func : found.get(), args, nargs, kwnames);
 }
 
 PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
                        PyObject* kwnames, const std::function<PyObject*()>& run) {
   const Py_ssize_t count = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (mode_is_on()) return with_modes(func, name, args, nargs, kwnames, run);
   Classes classes;
   if (!disabled) classes = classes_of(args, count);
   if (classes.empty()) return run();
@@ -156,14 +229,8 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
     PyObject* r = run();
     return r && r != Py_NotImplemented ? convert(r, classes.front(), args, count) : r;
   }
-  Obj found;
-  if (!func) {
-    found = Obj(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name)));
-    if (Py_TYPE(found.get()) == &PyGetSetDescr_Type)  // a property, such as T: as PyTorch names it
-      found = Obj(check(PyObject_GetAttrString(found.get(), "__get__")));
-    func = found.get();
-  }
-  return ask(classes, func, args, nargs, kwnames);
+  const Obj found = func ? Obj() : method_of_tensor(name);
+  return ask(classes, func ? func : found.get(), args, nargs, kwnames);
 }
 
 PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -187,6 +254,34 @@ PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, Py
 
 void ignore_subclasses(bool ignore) {
   disabled += ignore ? 1 : -1;
+}
+
+void init_modes(nb::module_& m) {
+  m.def("_ignore_subclasses", &ignore_subclasses, "Operations see plain tensors; calls nest.");
+  m.def(
+      "_rest_modes", [](bool rest) { modes().resting += rest ? 1 : -1; },
+      "No mode of this thread is asked; calls nest.");
+  m.def("_enter_mode", [](nb::handle mode) {
+    modes().entered.push_back(Obj::share(mode.ptr()));
+    overrides.fetch_add(1, std::memory_order_relaxed);
+  });
+  m.def("_exit_mode", [] {
+    Modes& of = modes();
+    if (of.entered.empty())
+      throw std::logic_error("pf.overrides: got the end of a mode; expected one that was entered");
+    Obj mode = std::move(of.entered.back());
+    of.entered.pop_back();
+    overrides.fetch_sub(1, std::memory_order_relaxed);
+    return nb::steal(mode.release());
+  });
+  m.def(
+      "_modes",
+      [] {
+        nb::list all;
+        for (const Obj& mode : modes().entered) all.append(nb::handle(mode.get()));
+        return all;
+      },
+      "The modes that are asked by this thread, the newest last.");
 }
 
 PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs) {

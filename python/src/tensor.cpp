@@ -118,7 +118,7 @@ PyObject* binary_kept(const char* name, PyObject* a, PyObject* b, F&& run) {
 
 template <class TT, class TS, class ST>
 inline PyObject* binary(const char* name, PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
-  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+  if (!asking()) [[likely]]
     return binary_plain(a, b, tt, ts, st);
   return binary_kept(name, a, b, [&] { return binary_plain(a, b, tt, ts, st); });
 }
@@ -164,7 +164,7 @@ PyObject* by_name_plain(const char* name, PyObject* a, PyObject* b) {
   });
 }
 PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
-  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+  if (!asking()) [[likely]]
     return by_name_plain(name, a, b);
   return binary_kept(name, a, b, [&] { return by_name_plain(name, a, b); });
 }

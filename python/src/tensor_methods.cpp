@@ -154,22 +154,28 @@ PyObject* converted(PyObject* o, Tensor t) {
   }
   return wrap(std::move(t));
 }
-// A method with Python's tuple and dict of arguments, as an operation that subclasses keep.
 using WithKeywords = PyObject*(PyObject*, PyObject*, PyObject*);
+// Python's tuple and dict of arguments in vectorcall's way.
+template <class F>
+PyObject* flat(PyObject* o, PyObject* args, PyObject* kwargs, F&& call) {
+  std::vector<PyObject*> all{o};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) all.push_back(PyTuple_GET_ITEM(args, i));
+  const auto nargs = static_cast<Py_ssize_t>(all.size());
+  Obj names(check(kwargs ? PySequence_Tuple(kwargs) : PyTuple_New(0)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
+    all.push_back(PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names.get(), i)));
+  return call(all.data(), nargs, names.get());
+}
+// A method with Python's arguments, as an operation that subclasses keep.
 PyObject* kept(const char* name, WithKeywords* method, PyObject* o, PyObject* args,
                PyObject* kwargs) {
-  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+  if (!asking()) [[likely]]
     return method(o, args, kwargs);
   return guarded([&] {
-    std::vector<PyObject*> all{o};
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
-      all.push_back(PyTuple_GET_ITEM(args, i));
-    const auto nargs = static_cast<Py_ssize_t>(all.size());
-    Obj names(check(kwargs ? PySequence_Tuple(kwargs) : PyTuple_New(0)));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
-      all.push_back(PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names.get(), i)));
-    return with_classes(nullptr, name, all.data(), nargs, names.get(),
-                        [&] { return method(o, args, kwargs); });
+    return flat(o, args, kwargs, [&](PyObject* const* all, Py_ssize_t nargs, PyObject* names) {
+      return with_classes(nullptr, name, all, nargs, names,
+                          [&] { return method(o, args, kwargs); });
+    });
   });
 }
 constexpr const char* cast_name(DType t) {
@@ -309,7 +315,7 @@ PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
 }
 
 PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+  if (!asking()) [[likely]]
     return to_plain(o, args, nargs, kwnames);
   return guarded([&] {
     std::vector<PyObject*> all{o};
@@ -416,6 +422,34 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
 
 constexpr int kKw = METH_VARARGS | METH_KEYWORDS;
 
+const char* name_of(PyCFunction method) {
+  const PyMethodDef* m = kTensorMethods;
+  while (m->ml_meth != method) ++m;
+  return m->ml_name;
+}
+// Methods that read values or belong to autograd: modes are asked for them, subclasses are not.
+template <PyCFunction METHOD>
+PyObject* told(PyObject* o, PyObject* arg) {
+  if (!asking()) [[likely]]
+    return METHOD(o, arg);
+  return guarded([&] {
+    PyObject* args[] = {o, arg};
+    return with_modes(nullptr, name_of(told<METHOD>), args, arg ? 2 : 1, nullptr,
+                      [&] { return METHOD(o, arg); });
+  });
+}
+template <WithKeywords* METHOD>
+PyObject* told(PyObject* o, PyObject* args, PyObject* kwargs) {
+  if (!asking()) [[likely]]
+    return METHOD(o, args, kwargs);
+  return guarded([&] {
+    return flat(o, args, kwargs, [&](PyObject* const* all, Py_ssize_t nargs, PyObject* names) {
+      return with_modes(nullptr, name_of(fn(told<METHOD>)), all, nargs, names,
+                        [&] { return METHOD(o, args, kwargs); });
+    });
+  });
+}
+
 }  // namespace
 
 PyMethodDef kTensorMethods[] = {
@@ -441,16 +475,18 @@ PyMethodDef kTensorMethods[] = {
     {"record_stream", tensor_record_stream, METH_O,
      "record_stream(stream): its memory is not used again before the stream has come to this "
      "point. Needed only for work that PyFlame does not run itself."},
-    {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element; runs what is pending."},
+    {"data_ptr", told<data_ptr>, METH_NOARGS,
+     "Address of the first element; runs what is pending."},
     {"get_device", get_device, METH_NOARGS, "Number of the GPU, -1 for the CPU."},
     {"is_set_to", is_set_to, METH_O, "True when it is the same view of the same storage."},
     {"_shares_storage", shares_storage, METH_O, "True when both look at the same memory."},
     {"_storage_bytes", storage_bytes, METH_NOARGS, nullptr},
     {"_bytes", bytes, METH_NOARGS, "The elements as bytes, row-major."},
     {"_storage_key", storage_key, METH_NOARGS, "Identifies the storage while it lives."},
-    {"item", item, METH_NOARGS, "item($self)\n--\n\nThe one element as a Python number."},
-    {"__complex__", to_complex_number, METH_NOARGS, "The one element as a Python complex number."},
-    {"tolist", tolist, METH_NOARGS, "tolist($self)\n--\n\nThe elements as nested lists."},
+    {"item", told<item>, METH_NOARGS, "item($self)\n--\n\nThe one element as a Python number."},
+    {"__complex__", told<to_complex_number>, METH_NOARGS,
+     "The one element as a Python complex number."},
+    {"tolist", told<tolist>, METH_NOARGS, "tolist($self)\n--\n\nThe elements as nested lists."},
     {"to", fn(to_method), METH_FASTCALL | METH_KEYWORDS,
      "to(dtype), to(device, dtype), to(other): converted or moved; itself when nothing changes."},
     {"type", fn(type), kKw, "type(dtype=None): converted, or the name of its type."},
@@ -472,16 +508,16 @@ PyMethodDef kTensorMethods[] = {
     {"cpu", fn(cpu), METH_FASTCALL | METH_KEYWORDS, "On the CPU; itself when it is there."},
     {"cuda", fn(cuda), kKw, "On a GPU of any vendor."},
     {"detach", detach, METH_NOARGS, "The same values without history; shares memory."},
-    {"requires_grad_", fn(requires_grad_), kKw, "Sets requires_grad; returns the tensor."},
-    {"backward", fn(tensor_backward), kKw,
+    {"requires_grad_", fn(told<requires_grad_>), kKw, "Sets requires_grad; returns the tensor."},
+    {"backward", fn(told<tensor_backward>), kKw,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Computes gradients of this tensor and adds them to the .grad of the leaves."},
-    {"register_hook", tensor_register_hook, METH_O,
+    {"register_hook", told<tensor_register_hook>, METH_O,
      "Calls hook(grad) when this tensor's gradient is computed; returns a handle with remove()."},
     {"register_post_accumulate_grad_hook", tensor_register_accumulated, METH_O,
      "Calls hook(tensor) when a backward pass has added to the .grad of this leaf; returns a "
      "handle with remove()."},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS, "Keeps .grad of a result, too."},
+    {"retain_grad", told<tensor_retain_grad>, METH_NOARGS, "Keeps .grad of a result, too."},
     {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC, nullptr},
     {"as_subclass", tensor_as_subclass, METH_O,
      "as_subclass(cls): the same memory and history as an object of a subclass of Tensor."},

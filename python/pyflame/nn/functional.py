@@ -526,3 +526,14 @@ def affine_grid(theta, size, align_corners=None):
     """Places for grid_sample: theta [N, 2, 3] or [N, 3, 4] times the places of the result `size`."""
     align_corners = _corners("affine_grid", align_corners)
     return _C._special["affine_grid_generator"](theta, size, align_corners)
+
+
+# Modes of torch.overrides are asked for the functions that are written here; of an activation they see
+# the operation, for one more call would be a tenth of it.
+for _name, _value in list(globals().items()):
+    if (
+        type(_value) is type(_unary)
+        and not _name.startswith("_")
+        and "_op" not in _value.__globals__
+    ):
+        globals()[_name] = _C._asking(_value)

@@ -3,7 +3,7 @@
 import functools
 import warnings
 
-from .. import _ops
+from .. import _C, _ops
 from ..autograd import no_grad
 
 __all__ = [
@@ -154,3 +154,6 @@ uniform, normal, constant, eye = _old(uniform_), _old(normal_), _old(constant_),
 dirac, orthogonal, sparse = _old(dirac_), _old(orthogonal_), _old(sparse_)
 xavier_uniform, xavier_normal = _old(xavier_uniform_), _old(xavier_normal_)
 kaiming_uniform, kaiming_normal = _old(kaiming_uniform_), _old(kaiming_normal_)
+
+# Modes of torch.overrides are asked for them.
+globals().update({n: _C._asking(globals()[n]) for n in __all__ if n != "calculate_gain"})

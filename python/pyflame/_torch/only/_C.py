@@ -50,7 +50,16 @@ class DisableTorchFunctionSubclass:
         _pyflame_c._ignore_subclasses(False)
 
 
-DisableTorchFunction = DisableTorchFunctionSubclass
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """The same, and no mode of torch.overrides is asked."""
+
+    def __enter__(self):
+        super().__enter__()
+        _pyflame_c._rest_modes(True)
+
+    def __exit__(self, *unused):
+        _pyflame_c._rest_modes(False)
+        super().__exit__()
 
 
 class DispatchKeySet:
