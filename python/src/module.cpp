@@ -9,6 +9,7 @@ namespace pyflame::python {
 void bind_io(nb::module_& m);
 void init_user_kernel(nb::module_& m);
 void init_sparse(nb::module_& m);
+void init_flops(nb::module_& m);
 
 namespace {
 
@@ -39,6 +40,7 @@ void bind(nb::module_ m) {
   bind_debug(m);
   init_user_kernel(m);
   init_sparse(m);
+  init_flops(m);
   init_capture(m);
   init_replay(m);
   init_functions(m.ptr());

@@ -278,7 +278,8 @@ class Pass {
   static void bring_home(Node& n, Waiting& w) {
     if (n.sequence == 0) {
       const Tensor leaf = static_cast<Accumulate&>(n).leaf();
-      if (leaf.defined()) n.home = leaf->device();
+      if (!leaf.defined()) return;  // nobody can read its gradient
+      n.home = leaf->device();
     } else if (n.home.floating) {
       return;
     }

@@ -501,6 +501,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   }
   if (hiding()) [[unlikely]]
     if (call_hidden(k, outs, ins, attrs, options)) return;
+  if (const Watcher watcher = detail::g_watcher.load(std::memory_order_relaxed)) [[unlikely]]
+    watcher(k, outs, ins);
   std::vector<Tensor> moved;
   bool floats = true;
   for (const Tensor& t : ins) floats &= !t.defined() || t->floating;

@@ -55,6 +55,12 @@ std::string nodes_of(const Phase& p) {
 
 }  // namespace
 
+std::atomic<Watcher> detail::g_watcher{nullptr};
+
+void watch_kernels(Watcher watcher) {
+  detail::g_watcher.store(watcher);
+}
+
 size_t trace_start() {
   Trace& t = trace();
   std::lock_guard lock(t.mutex);

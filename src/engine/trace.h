@@ -1,4 +1,5 @@
-// What ran, for pf.explain: kept only while somebody has asked for it.
+// What ran, for pf.explain: kept only while somebody has asked for it. And who is told of kernels
+// as they are called, with what they are given.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,9 @@ struct CapturedLaunch;
 
 namespace detail {
 inline std::atomic<int> g_tracing{0};
-}
+extern std::atomic<void (*)(const Kernel&, std::span<const Tensor>, std::span<const Tensor>)>
+    g_watcher;
+}  // namespace detail
 inline bool tracing() {
   return detail::g_tracing.load(std::memory_order_relaxed) != 0;
 }
@@ -48,5 +51,10 @@ void slow_path(const char* op, const std::string& text);
 bool note_slow(const char* op, const std::string& text);
 // Who computes `op`, where there are several.
 void note_served(const char* op, const char* by);
+
+// Told of every call of a kernel, in the calling thread, before it is recorded or run; null:
+// nobody. Samples of a vmap are dimensions of the tensors.
+using Watcher = void (*)(const Kernel&, std::span<const Tensor> outs, std::span<const Tensor> ins);
+void watch_kernels(Watcher);
 
 }  // namespace pyflame::engine

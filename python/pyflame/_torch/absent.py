@@ -138,10 +138,6 @@ _MODULES = {
         "copies among several devices are not there yet",
         "broadcast broadcast_coalesced reduce_add reduce_add_coalesced scatter gather",
     ),
-    "torch.utils.flop_counter": (
-        "no mode sees every operation; pyflame.explain says which kernels a piece of a program runs",
-        "FlopCounterMode",
-    ),
 }  # fmt: skip
 _DEVICES = {"torch.mps": "MPS", "torch.xpu": "XPU"}
 
