@@ -45,6 +45,7 @@ from ._C import (
     is_anomaly_enabled,
     is_autocast_cache_enabled,
     is_grad_enabled,
+    is_inference_mode_enabled,
     is_strict,
     is_tensor,
     promote_types,
@@ -59,7 +60,6 @@ from ._C import (
 from ._grad_mode import (
     enable_grad,
     inference_mode,
-    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
 )

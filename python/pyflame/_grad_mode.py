@@ -15,20 +15,6 @@ class _Recomputation(_local):
 recomputation = _Recomputation()
 
 
-class _Inference(_local):
-    """`on` within inference_mode."""
-
-    on = False
-
-
-_inference = _Inference()
-
-
-def is_inference_mode_enabled():
-    """True within inference_mode; what it makes are tensors like all others."""
-    return _inference.on
-
-
 class _Mode:
     """Base: remembers the mode before `with` and puts it back; decorates functions and generators."""
 
@@ -121,7 +107,9 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Like no_grad, and told by is_inference_mode_enabled(); `inference_mode(False)` switches gradients on."""
+    """Like no_grad; what is made within it is for inference alone (`is_inference()`): outside, it may not be
+    written or require grad, and an operation that would keep it for a gradient raises AutogradError.
+    `inference_mode(False)` switches it off and gradients on."""
 
     def __new__(cls, mode=True):
         self = object.__new__(cls)
@@ -135,11 +123,12 @@ class inference_mode(_Mode):
         return not self.mode
 
     def __enter__(self):
-        self._outside, _inference.on = _inference.on, self.mode
+        self._outside = _C.is_inference_mode_enabled()
+        _C._set_inference(self.mode)
         return super().__enter__()
 
     def __exit__(self, *unused):
-        _inference.on = self._outside
+        _C._set_inference(self._outside)
         super().__exit__(*unused)
 
     def _fresh(self):

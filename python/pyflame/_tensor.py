@@ -275,6 +275,39 @@ def apply_(self, callable):
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
+def _mapped(self, name, callable, *others):
+    if self.requires_grad or any(t.requires_grad for t in others):
+        raise _C.AutogradError(
+            f"pf.{name}: Can't call {name}() on Variable that requires grad: got a tensor that requires "
+            f"grad; expected none; use detach().{name}()"
+        )
+    for t in others:
+        if t.dtype != self.dtype:
+            raise _C.DTypeError(
+                f"pf.{name}: got a tensor of {t.dtype} beside one of {self.dtype}; expected the same dtype; "
+                "convert one of them"
+            )
+    columns = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
+    # A number beyond the tensor's dtype is cut to it, as in PyTorch.
+    kind = float if self.dtype.is_floating_point else bool if self.dtype == _C.bool else int
+    values = [callable(*row) for row in zip(*columns)]
+    if text := next((v for v in values if isinstance(v, (str, bytes))), None):
+        raise TypeError(f"pf.{name}: got {text!r} from the function; expected a number")
+    values = [kind(v) for v in values]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+def map_(self, tensor, callable):
+    """Replaces each element by callable(element, element of `tensor`), one by one in Python; slow. `tensor`
+    is expanded to this shape and has this dtype."""
+    return _mapped(self, "map_", callable, tensor)
+
+
+def map2_(self, x, y, callable):
+    """Replaces each element by callable(element, element of x, element of y), as map_."""
+    return _mapped(self, "map2_", callable, x, y)
+
+
 # Methods of _torch_names.py.
 _LATER = ("new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed")
 
@@ -378,6 +411,8 @@ def install():
             untyped_storage,
             storage,
             apply_,
+            map_,
+            map2_,
             to_sparse,
             to_sparse_coo,
             to_sparse_csr,

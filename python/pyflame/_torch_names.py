@@ -261,7 +261,7 @@ def is_signed(input):
 
 
 def is_inference(input):
-    """False: what inference_mode makes are tensors like all others."""
+    """Whether the tensor was made within inference_mode()."""
     return input.is_inference()
 
 

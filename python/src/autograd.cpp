@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/inference.h"
 #include "core/sparse.h"
 #include "cycles.h"
 #include "node.h"
@@ -472,6 +473,8 @@ void init_autograd(nb::module_& m) {
     t->requires_grad = false;
   });
   m.def("_set_grad_enabled", &set_grad_enabled);
+  m.def("_set_inference", &set_inference_mode);
+  m.def("is_inference_mode_enabled", &inference_mode, "True within inference_mode of this thread.");
   m.def("is_grad_enabled", &grad_enabled);
   m.def("_set_detect_anomaly", &set_detect_anomaly);
   m.def("is_anomaly_enabled", &detect_anomaly);

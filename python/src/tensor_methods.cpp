@@ -3,6 +3,7 @@
 
 #include "common.h"
 #include "core/backends.h"
+#include "core/inference.h"
 #include "engine/engine.h"
 
 namespace pyflame::python {
@@ -165,6 +166,9 @@ PyObject* flat(PyObject* o, PyObject* args, PyObject* kwargs, F&& call) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
     all.push_back(PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names.get(), i)));
   return call(all.data(), nargs, names.get());
+}
+PyObject* is_inference(PyObject* o, PyObject*) {
+  return PyBool_FromLong(made_for_inference(*tensor_of(o).impl()));
 }
 // A method with Python's arguments, as an operation that subclasses keep.
 PyObject* kept(const char* name, WithKeywords* method, PyObject* o, PyObject* args,
@@ -468,7 +472,7 @@ PyMethodDef kTensorMethods[] = {
     {"is_signed", is_signed, METH_NOARGS, "True for dtypes with negative values."},
     {"is_pinned", fn(tensor_is_pinned), kKw,
      "is_pinned(device=None): True when it is in memory that GPUs read directly."},
-    {"is_inference", no, METH_NOARGS, "False."},
+    {"is_inference", is_inference, METH_NOARGS, "True where it was made within inference_mode()."},
     {"pin_memory", fn(pin_memory), kKw,
      "pin_memory(device=None): a copy in memory that GPUs read directly, from which copies with "
      "non_blocking=True do not wait; itself when it is there or there is no GPU."},

@@ -1,5 +1,6 @@
 // Attributes of Tensor.
 #include "common.h"
+#include "core/inference.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/complex.h"
@@ -25,6 +26,10 @@ PyObject* get_shape(PyObject* o, void*) {
 }
 PyObject* get_dtype(PyObject* o, void*) {
   return wrap(tensor_of(o)->dtype);
+}
+PyObject* get_output_nr(PyObject* o, void*) {
+  const Tensor& t = tensor_of(o);
+  return PyLong_FromUnsignedLong(autograd::grad_fn(t) ? t->meta->output_nr : 0);
 }
 PyObject* get_device(PyObject* o, void*) {
   return wrap(tensor_of(o)->device());
@@ -187,6 +192,12 @@ PyObject* get_layout(PyObject*, void*) {
   return strided;
 }
 PyObject* get_version(PyObject* o, void*) {
+  if (made_for_inference(*tensor_of(o).impl())) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "pf.Tensor._version: Inference tensors do not track version counter; clone() it");
+    return nullptr;
+  }
   return PyLong_FromUnsignedLong(seen_version(*tensor_of(o)->storage));
 }
 
@@ -205,6 +216,7 @@ PyGetSetDef kTensorProperties[] = {
      nullptr},
     {"retains_grad", get_retains_grad, nullptr, "True after retain_grad() of a result.", nullptr},
     {"data", get_data, set_data, "The same values without history.", nullptr},
+    {"output_nr", get_output_nr, nullptr, "Which result of its grad_fn it is.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},
     {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},

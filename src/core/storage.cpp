@@ -2,6 +2,7 @@
 #include <new>
 
 #include "core/allocator.h"
+#include "core/inference.h"
 #include "core/kept.h"
 #include "core/pinned.h"
 #include "core/pool.h"
@@ -92,6 +93,19 @@ void TensorImpl::destroy(TensorImpl* t) noexcept {
   Pool<TensorImpl>::give(t);
 }
 
+namespace {
+thread_local bool t_inference = false;
+}
+std::atomic<int> detail::g_inferring{0};
+
+bool inference_mode() {
+  return t_inference;
+}
+void set_inference_mode(bool on) {
+  if (t_inference != on) detail::g_inferring.fetch_add(on ? 1 : -1);
+  t_inference = on;
+}
+
 Tensor make_tensor(const Dims& shape, DType dtype, Device device) {
   return make_tensor_at(shape, dtype, device.floating && several_devices() ? get_device() : device);
 }
@@ -107,6 +121,8 @@ Tensor make_tensor_at(const Dims& shape, DType dtype, Device device) {
   t->storage = StorageHandle::share(Storage::create(device, nbytes(dtype, n)));
   if (hiding()) [[unlikely]]
     t->storage->born = detail::g_newest_vmap.load(std::memory_order_relaxed);
+  if (detail::g_inferring.load(std::memory_order_relaxed) && inference_mode()) [[unlikely]]
+    t->storage->born |= kMadeForInference;
   return Tensor::adopt(t);
 }
 

@@ -103,7 +103,7 @@ struct Storage : detail::RefCounted {
   int16_t writer_node = -1;
   uint32_t version = 0;  // bumped at record time by every in-place write
   uint32_t unseen = 0;   // of those writes the ones through Tensor.data: gradients do not mind them
-  uint32_t born = 0;     // the newest vmap when it was made; 0: there was none
+  uint32_t born = 0;     // the newest vmap when it was made, 0: none; highest bit: inference.h
   std::atomic<uint32_t> serial{0};  // no other storage has it; 0: nobody has asked (captures do)
   size_t nbytes = 0;
   void* data = nullptr;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/inference.h"
 #include "core/sparse.h"
 #include "engine/autograd_nodes.h"
 #include "engine/capture.h"
@@ -352,6 +353,9 @@ void pop_pack() {
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
   if (!t.defined()) return;
+  PF_CHECK(!kept_from_autograd(*t.impl()), AutogradError, "backward",
+           "Inference tensors cannot be saved for backward: got a tensor that was made within "
+           "inference_mode(); expected one made outside; clone() it first, or use no_grad() there");
   version_ = seen_version(*t->storage);
   const bool is_view = t->meta && t->meta->base.defined();
   if (g_packs.load(std::memory_order_relaxed) && packs()) [[unlikely]] {
@@ -540,6 +544,10 @@ constexpr const char* kLostView =
 }  // namespace
 
 void check_inplace(const Tensor& t, const char* op) {
+  PF_CHECK(
+      !kept_from_autograd(*t.impl()), AutogradError, op,
+      "Inplace update to inference tensor outside InferenceMode is not allowed: the tensor was "
+      "made within inference_mode(); clone() it first, or write it within the mode");
   PF_CHECK(!t->storage->readonly, ValueError, op,
            "the tensor's memory is read-only (it was imported from a read-only array or file); "
            "clone() it first");
@@ -691,6 +699,10 @@ bool Tensor::is_leaf() const {
 Tensor& Tensor::requires_grad_(bool on) {
   PF_CHECK(!on || has_gradient(p_->dtype), DTypeError, "requires_grad_", "got a ", name(p_->dtype),
            " tensor; only floating point and complex tensors have gradients");
+  PF_CHECK(
+      !on || !kept_from_autograd(*p_), AutogradError, "requires_grad_",
+      "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed: the "
+      "tensor was made within inference_mode(); clone() it first");
   PF_CHECK(on || is_leaf(), AutogradError, "requires_grad_",
            "the tensor is the result of an operation; use detach() to cut it from its history");
   p_->requires_grad = on;

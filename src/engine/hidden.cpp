@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inference.h"
 #include "engine/trace.h"
 #include "table/kernels/move.h"
 
@@ -172,7 +173,7 @@ void grow(const Tensor& t, const Levels& more, const char* op) {
   catch_up(*t.impl());
   Storage& s = *t->storage;
   for (const Level& l : more)
-    PF_CHECK(s.born >= l.id && !s.foreign && !s.readonly, ValueError, op,
+    PF_CHECK((s.born & ~kMadeForInference) >= l.id && !s.foreign && !s.readonly, ValueError, op,
              "values that differ from sample to sample cannot be written into a tensor of shape ",
              t->shape,
              " that was made outside of vmap(), where all samples share it; write to a "

@@ -2,6 +2,8 @@
 #include "pyflame/random.h"
 
 #include "core/dispatch.h"
+#include "engine/capture.h"
+#include "engine/hidden.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -233,9 +235,20 @@ void check_probability(double p, const char* op) {
            "; expected 0 <= p <= 1; correct it");
 }
 
+// Where the device answers at once: to ask another would be to wait for it.
+void check_probabilities(const Tensor& p, const char* op) {
+  if (!p->numel || !p->storage->device.is_cpu() || engine::is_hidden(p) || engine::capturing())
+    return;
+  const NoGrad off;
+  PF_CHECK(all(logical_and(ge(p, Scalar(0)), le(p, Scalar(1)))).item<bool>(), ValueError, op,
+           "got probabilities outside of 0 to 1, or NaN; expected 0 <= p <= 1; check what computed "
+           "them");
+}
+
 Tensor bernoulli(const Tensor& p) {
   ops::check_defined(p, "bernoulli");
   check_float(p->dtype, "bernoulli");
+  check_probabilities(p, "bernoulli");
   Tensor out = make_tensor(p->shape, p->dtype, p->storage->device);
   run_bernoulli(out, p, 0);
   if (autograd::wanted({p}))  // as in PyTorch: defined, and zero
@@ -260,6 +273,7 @@ Tensor bernoulli_(Tensor t, double p) {
 Tensor bernoulli_each_(Tensor t, const Tensor& p) {
   overwrite(t, "bernoulli_", [&] {
     check_float(p->dtype, "bernoulli_");
+    check_probabilities(p, "bernoulli_");
     Tensor each = expand(p.detach(), t->shape.vec());
     run_bernoulli(t, each->storage == t->storage ? ops::raw_clone(each) : each, 0);
   });
