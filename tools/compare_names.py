@@ -32,7 +32,7 @@ OWNERS = (
     "utils.data.distributed", "utils.checkpoint", "autograd", "autograd.functional",
     "autograd.forward_ad", "autograd.graph", "cuda", "amp", "linalg", "fft", "special",
     "signal.windows", "distributions", "func", "random", "accelerator", "cpu", "sparse", "fx",
-    "hub", "masked", "overrides",
+    "hub", "masked", "nested", "overrides",
 )  # fmt: skip
 
 # What only typing, the standard library or a compiler left in a namespace.

@@ -106,6 +106,7 @@ _MODULES = (
     "float8",
     "hub",
     "memory",
+    "nested",
     "ops",
     "optim",
     "models",

@@ -156,7 +156,14 @@ def _make_sparse(of):
     return of_file(*of)
 
 
+def _make_nested(of):
+    from .nested import _of_file
+
+    return _of_file(*of)
+
+
 _KINDS["sparse"] = Kind(lambda t: t._plain(), _make_sparse)
+_KINDS["nested"] = Kind(lambda t: t._plain(), _make_nested)
 _NAMES = {
     collections.OrderedDict: "OrderedDict",
     collections.defaultdict: "defaultdict",
@@ -333,6 +340,8 @@ def describe(value):
         if name := _NAMES.get(cls):
             return name, _KINDS[name].plain(value)
         if isinstance(value, _C.Tensor):
+            if value.is_nested:
+                return "nested", _KINDS["nested"].plain(value)
             if value.layout != "strided":
                 return "sparse", _KINDS["sparse"].plain(value)
             if _parameter(value):

@@ -175,6 +175,14 @@ def is_tensor_method_or_property(func):
     return func in _methods() or getattr(func, "__name__", None) == "__get__"
 
 
+def _name_of(func):
+    """What an operation is called that a __torch_function__ gets; a property by its own name."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        name = func.__self__.__name__
+    return name.rpartition(".")[2]
+
+
 @functools.cache
 def _methods():
     return set(get_overridable_functions()[_C.Tensor])

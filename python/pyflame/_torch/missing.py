@@ -20,7 +20,6 @@ ADVICE = {
     "torch.mtia": "there is no device of this kind; use torch.accelerator",
     "torch.hpu": "there is no device of this kind; use torch.accelerator",
     "torch.npu": "there is no device of this kind; use torch.accelerator",
-    "torch.nested": "use torch.nn.utils.rnn.pack_padded_sequence, or padding and a mask",
     "torch.utils.cpp_extension": "C++ extensions are built against PyTorch; write a kernel with "
     "pyflame.kernel, or an operation with pyflame.ops.define",
     "torch.utils.bundled_inputs": "TorchScript needs PyTorch",

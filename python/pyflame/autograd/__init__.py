@@ -101,6 +101,11 @@ def grad(
             )  # fmt: skip
             return tuple(None if g is None else level.show(g) for g in found)
     result = _C._grad(outputs, inputs, grad_outputs, bool(keep), bool(create_graph), bool(unused))
+    if any(getattr(x, "is_nested", False) for x in inputs):
+        result = tuple(
+            x._with(g) if g is not None and getattr(x, "is_nested", False) else g
+            for x, g in zip(inputs, result)
+        )
     if materialize_grads:
         zeros = _C._functions["zeros_like"]
         return tuple(zeros(x) if g is None else g for x, g in zip(inputs, result))

@@ -88,7 +88,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerEncoder(Module):
     """`num_layers` copies of an encoder layer, and a norm after them if given.
 
-    There are no nested tensors: enable_nested_tensor and mask_check change nothing.
+    Padding stays padding within it: enable_nested_tensor and mask_check change nothing.
     """
 
     def __init__(

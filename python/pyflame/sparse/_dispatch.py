@@ -1,17 +1,11 @@
 """Which function does what for sparse tensors: pf.mm(sparse, dense), sparse @ dense, sparse + dense."""
 
 from .. import _C
+from ..overrides import _name_of
 from . import _elementwise as e
 from . import _products as products
 from . import _steps as steps
 from ._tensor import SparseTensor
-
-
-def _name(func):
-    name = getattr(func, "__name__", "")
-    if name == "__get__":  # of a property
-        name = func.__self__.__name__
-    return name.rpartition(".")[2]
 
 
 def _addmm(input, mat1, mat2, beta=None, alpha=None, **named):
@@ -65,7 +59,7 @@ _CASTS = {
 
 def call(func, args, kwargs):
     """What `func`, an operation of dense tensors, does with sparse ones among its arguments."""
-    name = _name(func)
+    name = _name_of(func)
     if found := _TABLE.get(name):
         if name in steps.NAMES:
             return found(func, *args, **kwargs)
