@@ -210,7 +210,8 @@ _LAZY = {
 }
 _LAZY |= dict.fromkeys(
     """
-    AcceleratorError cfloat cdouble batch_norm instance_norm group_norm constant_pad_nd
+    AcceleratorError cfloat cdouble fake_quantize_per_tensor_affine
+    fake_quantize_per_channel_affine segment_reduce batch_norm instance_norm group_norm constant_pad_nd
     convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
     norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
     margin_ranking_loss poisson_nll_loss triplet_margin_loss empty_strided empty_permuted

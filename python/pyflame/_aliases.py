@@ -100,7 +100,6 @@ MODULES["distributions.relaxed_bernoulli"] = "distributions distributions.discre
 MODULES["distributions.relaxed_categorical"] = "distributions distributions.discrete"
 # Names of PyTorch's modules that are others here.
 RENAMED = {
-    "NonDynamicallyQuantizableLinear": "nn.layers:Linear",
     "_DropoutNd": "nn.layers:Dropout",
     "_NormBase": "nn.normalization:_RunningNorm",
     "_ConvTransposeNd": "nn.convolution:_ConvTranspose",

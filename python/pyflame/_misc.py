@@ -15,7 +15,9 @@ class memory_format(str):
     """
 
     def __repr__(self):
-        return f"{_C._shown_as()}.{str(self)}"
+        return f"{_C._shown_as()}.{self[:]}"
+
+    __str__ = __repr__
 
 
 contiguous_format = memory_format("contiguous_format")

@@ -5,6 +5,7 @@ import itertools
 import math
 
 from . import _C, _ops
+from .autograd.function import Function
 from .nn import functional as F
 
 _upto = range  # which is another function below
@@ -24,6 +25,101 @@ def _named(number, names, what):
     raise _C.ValueError(
         f"pf: got {what} {number!r}; expected a number below {len(names)}, of {names}"
     )
+
+
+# ---- rounding to a grid, and parts of a dimension -------------------------------------------------
+
+
+class _Rounded(Function):
+    """On the grid of a scale and a zero point; what is within the grid has its gradient as it comes."""
+
+    @staticmethod
+    def forward(input, scale, zero_point, quant_min, quant_max):
+        at = (input * (1 / scale)).round() + zero_point
+        inside = (at >= quant_min) & (at <= quant_max)
+        return (at.clamp(quant_min, quant_max) - zero_point) * scale, inside
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        return grad * ctx.saved_tensors[0], None, None, None, None
+
+
+def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max):
+    """(clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale, of the
+    shape and dtype of `input`; scale and zero_point are numbers or tensors of one element. The gradient
+    passes where nothing was cut away."""
+    _grid("fake_quantize_per_tensor_affine", quant_min, quant_max)
+    return _Rounded.apply(input, scale, zero_point, quant_min, quant_max)[0]
+
+
+def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
+    """fake_quantize_per_tensor_affine with a scale and a zero point, [input.shape[axis]], for each
+    element of the dimension `axis`."""
+    _grid("fake_quantize_per_channel_affine", quant_min, quant_max)
+    if scale.shape != (input.shape[axis],) or zero_point.shape != scale.shape:
+        raise _C.ShapeError(
+            f"pf.fake_quantize_per_channel_affine: got scales {list(scale.shape)} and zero points "
+            f"{list(zero_point.shape)} for {input.shape[axis]} channels; expected one for each"
+        )
+    shape = [1] * input.dim()
+    shape[axis] = -1
+    scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
+    return _Rounded.apply(input, scale, zero_point, quant_min, quant_max)[0]
+
+
+def _grid(name, quant_min, quant_max):
+    if quant_min > quant_max:
+        raise _C.ValueError(
+            f"pf.{name}: got quant_min {quant_min} above quant_max {quant_max}; exchange them"
+        )
+
+
+_SEGMENTS = {
+    "sum": ("sum", 0.0), "mean": ("sum", 0.0), "max": ("amax", -math.inf), "min": ("amin", math.inf),
+    "prod": ("prod", 1.0),
+}  # fmt: skip
+
+
+def segment_reduce(
+    data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None
+):
+    """The sum, mean, max, min or prod of parts of the dimension `axis` that follow each other.
+
+    `lengths` [..., parts] (the dimensions before `axis`, then parts) says how long they are, or
+    `offsets` [..., parts + 1] where they begin and end. The result has `parts` in place of `axis`; each
+    begins with `initial`; without it an empty part is 0, NaN, -inf, inf or 1.
+    """
+    if reduce not in _SEGMENTS:
+        raise _C.ValueError(f"pf.segment_reduce: got {reduce!r}; expected one of {[*_SEGMENTS]}")
+    if indices is not None or (lengths is None) == (offsets is None):
+        raise _C.ValueError("pf.segment_reduce: expected either lengths or offsets, and no indices")
+    axis = axis + data.dim() if axis < 0 else axis
+    lengths = offsets.diff(dim=-1) if lengths is None else lengths
+    n, batch = data.shape[axis], data.shape[:axis]
+    if lengths.shape[:-1] != batch:
+        raise _C.ShapeError(
+            f"pf.segment_reduce: got lengths {list(lengths.shape)} for axis {axis} of "
+            f"{list(data.shape)}; expected {[*batch, 'parts']}"
+        )
+    if not unsafe and not bool(((lengths.sum(-1) == n) & (lengths >= 0).all(-1)).all()):
+        raise _C.ValueError(f"pf.segment_reduce: expected lengths from 0 on with the sum {n}")
+    name, start = _SEGMENTS[reduce]
+    shape = (*lengths.shape, *data.shape[axis + 1 :])
+    out = data.new_full(shape, start if initial is None else initial)
+    at = _ops.arange(n, device=data.device).expand(*batch, n).contiguous()
+    at = _ops.searchsorted(lengths.cumsum(-1), at, right=True)
+    rest = (1,) * (data.dim() - axis - 1)
+    out = out.scatter_reduce(axis, at.reshape(*at.shape, *rest).expand(data.shape), data, name)
+    if reduce != "mean":
+        return out
+    lengths = lengths.reshape(*lengths.shape, *rest)
+    empty = math.nan if initial is None else initial
+    return _ops.where(lengths > 0, out / lengths.clamp(min=1), empty)
 
 
 # ---- functions of layers ------------------------------------------------------------------------

@@ -178,7 +178,8 @@ class EventList(list):
                 f"{r.key:<{width}}  {r.count:>8}  {_time(r.cpu_time_total):>13}  "
                 f"{_time(r.self_cpu_time_total):>13}  {_time(r.cpu_time):>12}"
             )
-        return "\n".join([*out, line, "Regions of record_function and steps; see pyflame.explain "
+        total = f"Self CPU time total: {_time(self.self_cpu_time_total)}"
+        return "\n".join([*out, line, total, "Regions of record_function and steps; see pyflame.explain "
                           "for operations and kernels", ""])  # fmt: skip
 
     def total_average(self):

@@ -291,7 +291,8 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t nargs,
 // ---- results ------------------------------------------------------------------------------------
 // One field a line, as PyTorch prints it.
 PyObject* tuple_repr(PyObject* o) {
-  std::string r = std::string(Py_TYPE(o)->tp_name) + "(";
+  const std::string_view name = Py_TYPE(o)->tp_name;  // "pyflame.return_types.max"
+  std::string r = shown_package() + std::string(name.substr(name.find('.'))) + "(";
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
     Obj value(PyObject_Repr(PyTuple_GET_ITEM(o, i)));
     const char* text = value ? PyUnicode_AsUTF8(value.get()) : nullptr;

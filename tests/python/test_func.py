@@ -394,6 +394,8 @@ def test_empty_and_single_batches():
     assert vmap(lambda t: t.sum())(pf.zeros(2, 0)).tolist() == [0, 0]
     assert jacrev(lambda t: t[:0])(randn(3)).shape == (0, 3)
     assert jacfwd(lambda t: t.sum())(randn(0)).shape == (0,)
+    assert jacfwd(pf.sin)(pf.tensor(0.0)).item() == jacrev(pf.sin)(pf.tensor(0.0)).item() == 1
+    assert hessian(lambda t: t**3)(pf.tensor(2.0)).item() == 12
     assert vmap(lambda t: t, in_dims=-1, out_dims=-1)(randn(2, 3)).shape == (2, 3)
 
 

@@ -44,6 +44,24 @@ SHOWN = {
     "of floats": lambda t: t.Size([1.5]),
     "of text": lambda t: t.Size("ab"),
     "digits of a vector": lambda t: f"{t.ones(2):.2f}",
+    "several results": lambda t: repr(t.max(t.ones(2, 2), 1)),
+    "a memory format": lambda t: f"{t.channels_last} {t.contiguous_format!r}",
+    "attention": lambda t: repr(t.nn.MultiheadAttention(4, 2)),
+    "rows of elements": lambda t: repr(t.eye(2).to_sparse_csr()),
+    "elements": lambda t: repr(t.eye(2, dtype=t.float64).to_sparse()),
+    "no elements": lambda t: repr(t.zeros(2, 2).to_sparse()) + repr(t.zeros(2, 2).to_sparse_csr()),
+    "a normal distribution": lambda t: repr(t.distributions.Normal(t.zeros(1), t.ones(1))),
+    "one of numbers": lambda t: repr(t.distributions.Normal(0.0, 1.0)),
+    "one that is transformed": lambda t: repr(
+        t.distributions.TransformedDistribution(
+            t.distributions.Normal(0.0, 1.0), [t.distributions.ExpTransform()]
+        )
+    ),
+    "transforms": lambda t: repr(
+        t.distributions.ComposeTransform(
+            [t.distributions.ExpTransform(), t.distributions.TanhTransform().inv]
+        )
+    ),
 }  # fmt: skip
 
 

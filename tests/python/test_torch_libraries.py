@@ -182,3 +182,75 @@ def test_gpytorchs_normal_distribution():
     plain = pf.distributions.MultivariateNormal(pf.zeros(2), scale_tril=tril)
     assert Mine(pf.zeros(2), tril).log_prob(x).item() == plain.log_prob(x).item()
     assert pf.distributions.kl_divergence(Mine(pf.ones(2), tril), plain).item() > 0
+
+
+ONE_PROCESS = """
+import datetime, os
+import torch, torch.distributed as dist, torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DistributedSampler
+
+def refused(call, *kinds):
+    try:
+        call()
+    except kinds as e:
+        return str(e)
+    raise AssertionError("no error")
+
+net = nn.Linear(2, 1)
+assert not dist.is_available() and not dist.is_initialized()
+refused(lambda: DDP(net), RuntimeError)
+assert "RANK is not set" in refused(lambda: dist.init_process_group("gloo"), ValueError)
+assert "one process" in refused(
+    lambda: dist.init_process_group("gloo", rank=0, world_size=2), NotImplementedError)
+refused(lambda: dist.init_process_group("gloo", rank=1, world_size=1), ValueError)
+refused(lambda: dist.init_process_group("gloo", rank=0, world_size=1, timeout=3), TypeError)
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+dist.init_process_group("NCCL", timeout=datetime.timedelta(seconds=9))
+assert "twice" in refused(lambda: dist.init_process_group("gloo"), ValueError)
+assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, dist.Backend.NCCL)
+assert dist.is_available() and list(DistributedSampler(range(3), shuffle=False)) == [0, 1, 2]
+
+ddp = DDP(net, device_ids=None, find_unused_parameters=True)
+assert list(ddp.state_dict()) == ["module.weight", "module.bias"]
+with ddp.no_sync():
+    ddp(torch.ones(1, 2)).sum().backward()
+ddp(torch.ones(1, 2)).sum().backward()
+assert net.weight.grad.tolist() == [[2, 2]] and ddp.require_backward_grad_sync
+refused(lambda: DDP(nn.ReLU()), RuntimeError)
+
+t = torch.tensor([1.0, 2.0], requires_grad=True)
+work = dist.all_reduce(t, dist.ReduceOp.AVG, async_op=True)
+assert work.wait() and work.is_completed() and work.result()[0] is t
+dist.broadcast(t, src=0)
+dist.reduce(t, 0)
+outs = [torch.zeros(2) for _ in range(6)]
+dist.all_gather(outs[:1], t)
+dist.gather(t, outs[1:2], dst=0)
+dist.scatter(outs[2], [t], src=0)
+dist.reduce_scatter(outs[3], [t])
+dist.all_to_all(outs[4:5], [t])
+dist.all_to_all_single(outs[5], t)
+assert all(o.tolist() == [1, 2] and not o.requires_grad for o in outs)
+row = torch.zeros(1, 2)
+dist.all_gather_into_tensor(row, t)
+assert row.tolist() == [[1, 2]]
+objects = [None]
+dist.all_gather_object(objects, {"a": 1})
+dist.broadcast_object_list(objects)
+dist.scatter_object_list(objects, objects)
+dist.barrier(dist.new_group([0]))
+assert objects == [{"a": 1}] and dist.get_process_group_ranks(dist.group.WORLD) == [0]
+assert "got rank 1" in refused(lambda: dist.broadcast(t, src=1), ValueError)
+assert "lists of 2 and 1" in refused(lambda: dist.all_gather(outs[:2], t), ValueError)
+refused(lambda: dist.send(t, 0), NotImplementedError)
+dist.destroy_process_group()
+assert not dist.is_initialized()
+assert "init_process_group" in refused(lambda: dist.all_reduce(t), ValueError)
+assert issubclass(torch._C._LinAlgError, RuntimeError)
+"""
+
+
+@pytest.mark.cpu_only
+def test_programs_for_several_processes_run_as_one(tmp_path):
+    run(ONE_PROCESS, cwd=tmp_path)

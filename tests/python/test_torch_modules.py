@@ -591,7 +591,7 @@ def main():
         torch.manual_seed(1)
     with torch.cuda.nvtx.range("x"):
         pass
-    for what in (lambda: DDP(nn.Linear(1, 1)), lambda: init_process_group("nccl"), lambda: QuantStub(),
+    for what in (lambda: DDP(nn.Linear(1, 1)), lambda: dist.isend(None, 0), lambda: QuantStub(),
                  lambda: torch.onnx.export(f, (), "x"), lambda: torch.mps.synchronize(),
                  lambda: torch.jit.load("x.pt"), lambda: torch.ops.load_library("x.so"),
                  lambda: TorchDispatchMode(), lambda: flex_attention(1, 2, 3),
@@ -644,8 +644,8 @@ def test_harmless_modules(tmp_path):
         "torch.float16 torch.Size([2]) torch.FloatTensor tensor([1., 1.], dtype=torch.float16) None"
     )
     assert [line.split(":")[0] for line in lines[1:13]] == [
-        "NotSupportedError pf.nn.parallel.DistributedDataParallel",
-        "NotSupportedError torch.distributed.init_process_group",
+        "RuntimeError pf.nn.parallel.DistributedDataParallel",
+        "NotSupportedError torch.distributed.isend",
         "NotSupportedError torch.ao.quantization.QuantStub",
         "NotSupportedError torch.onnx.export",
         "DeviceError torch.mps.synchronize",

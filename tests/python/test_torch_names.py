@@ -93,6 +93,34 @@ FUNCTIONS = {
     "ldexp_": (lambda t, x: x.ldexp_(t.tensor([1, -2, 3])), grid(3)),
     "new": (lambda t, x: x.new([1, 2]) + x.new(2).fill_(1) + x.new(t.Size([2])).zero_(), grid(3)),
     "new_empty_strided": (lambda t, x: x.new_empty_strided((2, 3), (1, 4)).fill_(2), grid(3)),
+    "fake_quantize_per_tensor_affine": (
+        lambda t, x: t.fake_quantize_per_tensor_affine(x, 0.125, 3, 0, 7), grid(3, 4),
+    ),
+    "fake_quantize of tensors": (
+        lambda t, x: t.fake_quantize_per_tensor_affine(x, t.tensor(0.25), t.tensor(-1).int(), -2, 1), grid(5),
+    ),
+    "fake_quantize_per_channel_affine": (
+        lambda t, x: t.fake_quantize_per_channel_affine(
+            x, t.tensor([0.125, 0.5, 0.25]), t.tensor([0, 1, -1]).int(), 1, -2, 3
+        ),
+        grid(2, 3, 2),
+    ),
+    **{
+        f"segment_reduce {how} {initial}": (
+            lambda t, x, how=how, initial=initial: t.nan_to_num(
+                t.segment_reduce(x, how, lengths=t.tensor([2, 0, 3]), initial=initial), 7.0
+            ),
+            grid(5, 2),
+        )
+        for how in ("sum", "mean", "max", "min", "prod") for initial in (None, 0.5)
+    },
+    "segment_reduce of rows": (
+        lambda t, x: t.segment_reduce(x, "max", lengths=t.tensor([[1, 2], [3, 0]]), axis=1, initial=9.0),
+        grid(2, 3, 2),
+    ),
+    "segment_reduce by offsets": (
+        lambda t, x: t.segment_reduce(x, "mean", offsets=t.tensor([0, 1, 4])), grid(4),
+    ),
     "gcd": (lambda t, x, y: t.gcd(x, y), [12, -18, 0, 0, 7], [[18], [0], [-5]]),
     "gcd_": (lambda t, x: x.gcd_(t.tensor([4, 6, 9])), [8, 9, 3]),
     "lcm": (lambda t, x, y: t.lcm(x, y) + x.lcm_(y), [12, -18, 0, 4], [18, 4, 3, 0]),
@@ -103,6 +131,20 @@ FUNCTIONS = {
 def test_as_pytorch(name):
     entry = FUNCTIONS[name]
     both(*entry) if isinstance(entry, tuple) else both(entry)
+
+
+def test_quantizing_and_segments_refuse():
+    x = pf.ones(3)
+    for call, what in [
+        (lambda: pf.fake_quantize_per_tensor_affine(x, 1.0, 0, 3, 2), "above quant_max"),
+        (lambda: pf.fake_quantize_per_channel_affine(x, x[:2], x[:2], 0, 0, 1), "3 channels"),
+        (lambda: pf.segment_reduce(x, "avg", lengths=pf.tensor([3])), "'avg'"),
+        (lambda: pf.segment_reduce(x, "sum"), "lengths or offsets"),
+        (lambda: pf.segment_reduce(x, "sum", lengths=pf.tensor([1, 1])), "the sum 3"),
+        (lambda: pf.segment_reduce(x, "sum", lengths=pf.tensor([[3]])), r"\[\[?'parts'\]"),
+    ]:
+        with pytest.raises(ValueError, match=what):
+            call()
 
 
 def test_common_divisors():

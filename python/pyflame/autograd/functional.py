@@ -102,7 +102,7 @@ def _at_once(out, x, create_graph, strict):
     with Level(out.numel()) as level:
         vectors = level.hide(eye.reshape(out.numel(), *out.shape), 0)
         found = _grads("jacobian", (out,), x, (vectors,), create_graph, strict)
-        return tuple(level.show(g).reshape(*out.shape, *t.shape) for g, t in zip(found, x))
+        return tuple(level.show(g).reshape((*out.shape, *t.shape)) for g, t in zip(found, x))
 
 
 def jacobian(

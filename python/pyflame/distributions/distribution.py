@@ -140,11 +140,8 @@ class Distribution:
             self._check("a value", support, value)
 
     def __repr__(self):
-        names = [n for n in self.arg_constraints if n in self.__dict__]
-        shown = ", ".join(
-            f"{n}: {self.__dict__[n].item() if self.__dict__[n].numel() == 1 else self.__dict__[n].shape}"
-            for n in names
-        )
+        kept = {n: self.__dict__[n] for n in self.arg_constraints if n in self.__dict__}
+        shown = ", ".join(f"{n}: {t if t.numel() == 1 else t.shape}" for n, t in kept.items())
         return f"{type(self).__name__}({shown})"
 
 

@@ -167,9 +167,6 @@ class TransformedDistribution(Distribution):
             value = t(value)
         return value
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.base_dist}, {self.transforms})"
-
 
 class LogNormal(TransformedDistribution):
     """exp of a normal number."""
@@ -607,7 +604,7 @@ class MixtureSameFamily(Distribution):
 
     def _weights(self):
         p = self._mixture.probs
-        return p.reshape(*p.shape, *[1] * len(self._event_shape))
+        return p.reshape((*p.shape, *[1] * len(self._event_shape)))
 
     @property
     def _at(self):

@@ -29,6 +29,17 @@ class Transform:
         return _InverseTransform(self)
 
     @property
+    def event_dim(self):
+        """Dimensions of one value, where its two sides have as many."""
+        dims = self.domain.event_dim
+        if dims != self.codomain.event_dim:
+            raise _C.ValueError(
+                f"pf.distributions.{type(self).__name__}.event_dim: got {dims} dimensions before and "
+                f"{self.codomain.event_dim} behind; ask domain.event_dim or codomain.event_dim"
+            )
+        return dims
+
+    @property
     def sign(self):
         """1 where the function rises, -1 where it falls."""
         raise NotImplementedError(f"{type(self).__name__} has no one sign")
@@ -113,7 +124,7 @@ class _InverseTransform(Transform):
         return self._forward.forward_shape(shape)
 
     def __repr__(self):
-        return f"Inverse({self._forward!r})"
+        return f"_InverseTransform({self._forward!r})"
 
 
 class ComposeTransform(Transform):
@@ -205,7 +216,7 @@ class ComposeTransform(Transform):
         return shape
 
     def __repr__(self):
-        return f"ComposeTransform({self.parts!r})"
+        return "ComposeTransform(\n    " + ",\n    ".join(map(repr, self.parts)) + "\n)"
 
 
 class IndependentTransform(Transform):
@@ -263,10 +274,10 @@ class ReshapeTransform(Transform):
         return ReshapeTransform(self.in_shape, self.out_shape, cache_size)
 
     def _call(self, x):
-        return x.reshape(*x.shape[: x.dim() - len(self.in_shape)], *self.out_shape)
+        return x.reshape((*x.shape[: x.dim() - len(self.in_shape)], *self.out_shape))
 
     def _inverse(self, y):
-        return y.reshape(*y.shape[: y.dim() - len(self.out_shape)], *self.in_shape)
+        return y.reshape((*y.shape[: y.dim() - len(self.out_shape)], *self.in_shape))
 
     def log_abs_det_jacobian(self, x, y):
         return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])

@@ -366,7 +366,9 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
                     stacked = _over_basis(
                         lambda v, y=y: _gradients([y], inputs.tensors, [v], create), y, chunk_size
                     )
-                    found = [s.reshape(*y.shape, *x.shape) for s, x in zip(stacked, inputs.tensors)]
+                    found = [
+                        s.reshape((*y.shape, *x.shape)) for s, x in zip(stacked, inputs.tensors)
+                    ]
                 rows.append(tree_unflatten(found, inputs.spec))
         result = tree_unflatten(rows, spec)
         return (result, _let_go(inputs, aux)) if has_aux else result
@@ -401,7 +403,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
                 continue
             stacked = _over_basis(push, x, None, randomness)
             columns.append(
-                [s.movedim(0, -1).reshape(*y.shape, *x.shape) for s, y in zip(stacked, ys)]
+                [s.movedim(0, -1).reshape((*y.shape, *x.shape)) for s, y in zip(stacked, ys)]
             )
         rows = [
             tree_unflatten([column[k] for column in columns], inputs.spec) for k in range(len(ys))

@@ -56,6 +56,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear, under the name that PyTorch gives the output of MultiheadAttention."""
+
+
 class Bilinear(Module):
     """y[..., k] = input1 @ weight[k] @ input2 + bias[k]"""
 

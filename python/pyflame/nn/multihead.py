@@ -2,7 +2,7 @@
 
 from .. import _ops
 from .attention_functions import attend
-from .layers import Linear
+from .layers import NonDynamicallyQuantizableLinear
 from .module import Module
 from .parameter import Parameter
 
@@ -60,7 +60,9 @@ class MultiheadAttention(Module):
             self.in_proj_bias = new(3 * embed_dim)
         else:
             self.register_parameter("in_proj_bias", None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         self.bias_k = new(1, 1, embed_dim) if add_bias_kv else None
         self.bias_v = new(1, 1, embed_dim) if add_bias_kv else None
         self.add_zero_attn = add_zero_attn

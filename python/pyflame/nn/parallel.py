@@ -1,5 +1,8 @@
 """Modules over several devices, with the names of torch.nn.parallel: over one they are plain calls."""
 
+import contextlib
+import sys
+
 from .. import _C
 from .module import Module
 
@@ -52,14 +55,52 @@ class DataParallel(Module):
         return _moved(result, _one(self.output_device, "DataParallel"))
 
 
-class DistributedDataParallel(Module):
-    """Training by several processes, which is not there yet: making one raises."""
+class DistributedDataParallel(DataParallel):
+    """`module` in a process group of one (torch.distributed): its gradients are already everybody's.
 
-    def __init__(self, module, *args, **kwargs):
-        raise _C.NotSupportedError(
-            "pf.nn.parallel.DistributedDataParallel: several processes are not there yet; train the "
-            "module itself"
-        )
+    Without a group, making one raises RuntimeError, as do a module without parameters that learn.
+    Options of how several processes exchange gradients are accepted.
+    """
+
+    def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True,
+                 init_sync=True, process_group=None, bucket_cap_mb=None,
+                 find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
+                 static_graph=False, **options):  # fmt: skip
+        distributed = sys.modules.get("pyflame._torch.only.distributed")
+        if distributed is None or not distributed.is_initialized():
+            raise RuntimeError(
+                "pf.nn.parallel.DistributedDataParallel: there is no process group; call "
+                "torch.distributed.init_process_group() first, or train the module itself"
+            )
+        if not any(p.requires_grad for p in module.parameters()):
+            raise RuntimeError(
+                "pf.nn.parallel.DistributedDataParallel: got a module without a parameter that requires "
+                "a gradient; call the module itself"
+            )
+        super().__init__(module, device_ids, output_device, dim)
+        self.process_group = process_group or distributed.group.WORLD
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.static_graph = static_graph
+        self.require_backward_grad_sync = True
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Within it gradients would not be exchanged: with one process nothing changes."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def join(
+        self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False
+    ):
+        """A block for processes with unequal numbers of batches: nothing here."""
+        return contextlib.nullcontext()
+
+    def register_comm_hook(self, state, hook):
+        """Accepted: nothing is exchanged, so the hook is not called."""
 
 
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):

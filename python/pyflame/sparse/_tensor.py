@@ -6,6 +6,7 @@ can do, docs/architecture.md how it hangs together.
 """
 
 from .. import _C, _layouts
+from .._format import tensor_text, with_suffixes
 
 Tensor = _C.Tensor
 COO, CSR = _layouts.sparse_coo, _layouts.sparse_csr
@@ -356,10 +357,11 @@ class SparseTensor(Tensor):
         named = [("indices", indices)] if rows is None else [
             ("crow_indices", rows), ("col_indices", indices),
         ]  # fmt: skip
-        lines = [
-            f"{name}=" + repr(t.detach()).replace("\n", "\n" + " " * (len(name) + 8))
-            for name, t in [*named, ("values", values)]
-        ]
+        lines = []
+        for name, t in [*named, ("values", values)]:
+            begin = f"{name}=tensor("
+            size = "" if t.numel() else f", size={tuple(t.shape)}"
+            lines.append(begin + tensor_text(t.detach().cpu(), 7 + len(begin)) + size + ")")
         rest = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
         if self.device.type != "cpu":
             rest.append(f"device='{self.device}'")
@@ -370,7 +372,9 @@ class SparseTensor(Tensor):
             rest.append(f"grad_fn=<{values.grad_fn.name()}>")
         elif self.requires_grad:
             rest.append("requires_grad=True")
-        return "tensor(" + ",\n       ".join([*lines, ", ".join(rest)]) + ")"
+        if rows is None:
+            lines.append(rest.pop(0))  # as PyTorch has it: of rows behind the values where it fits
+        return with_suffixes("tensor(" + ",\n       ".join(lines), rest, 7)
 
     __str__ = __repr__
 

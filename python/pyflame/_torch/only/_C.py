@@ -7,6 +7,7 @@ from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
 from ...nn import functional as _functional
 from ...nn.module import _parse_to
 
+_LinAlgError = _pyflame_c.LinAlgError
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
 _disabled_torch_function_impl = None  # as `__torch_function__` of a class: it is not asked

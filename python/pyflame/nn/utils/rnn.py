@@ -34,13 +34,13 @@ class PackedSequence(_Packed):
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if batch_sizes is None:
             if len(data) != 2:
-                raise ValueError(
+                raise _C.ValueError(
                     f"pf.nn.utils.rnn.PackedSequence: got {len(data)} values; expected (data, "
                     "batch_sizes)"
                 )
             data, batch_sizes = data
         if batch_sizes.device.type != "cpu":
-            raise ValueError(
+            raise _C.ValueError(
                 f"pf.nn.utils.rnn.PackedSequence: got batch_sizes on {batch_sizes.device}; expected "
                 "the CPU; call .cpu() on them"
             )
@@ -112,12 +112,12 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         input = input.transpose(0, 1)
     steps, batch = input.shape[:2]
     if len(lengths) != batch:
-        raise ValueError(
+        raise _C.ValueError(
             f"{name}: got {len(lengths)} lengths for a batch of {batch}; expected one for each "
             "sequence; check batch_first"
         )
     if not lengths or min(lengths) <= 0 or max(lengths) > steps:
-        raise ValueError(
+        raise _C.ValueError(
             f"{name}: got lengths {lengths} for {steps} steps; expected numbers from 1 to {steps}; "
             "leave empty sequences out"
         )
@@ -128,7 +128,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         order = _C.tensor(by, dtype=_C.int64, device=input.device)
         input = input.index_select(1, order)
     elif any(a < b for a, b in zip(lengths, lengths[1:])):
-        raise ValueError(
+        raise _C.ValueError(
             f"{name}: got lengths {lengths}; expected falling ones; sort the batch, or pass "
             "enforce_sorted=False"
         )
@@ -150,7 +150,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     steps, batch = len(sizes), sizes[0]
     if total_length is not None:
         if total_length < steps:
-            raise ValueError(
+            raise _C.ValueError(
                 f"{name}: got total_length {total_length} for sequences of {steps} steps; expected "
                 "at least that"
             )

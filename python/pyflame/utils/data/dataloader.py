@@ -244,7 +244,7 @@ class DataLoader(Generic[_T_co]):
                     "pf.utils.data.DataLoader: batch_sampler excludes batch_size, shuffle, "
                     "sampler and drop_last"
                 )
-            batch_size = None
+            batch_size, sampler = None, SequentialSampler(dataset)
         elif not iterable:
             if sampler is None and shuffle:
                 sampler = RandomSampler(dataset, generator=generator)

@@ -14,7 +14,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 def _group(name):
     """What the process group says (its size, or this process's number)."""
-    distributed = sys.modules.get("pyflame.distributed")
+    distributed = sys.modules.get("pyflame._torch.only.distributed")
     if distributed is None or not distributed.is_initialized():
         raise RuntimeError(
             "pf.utils.data.DistributedSampler: there is no process group; expected num_replicas and "
