@@ -79,6 +79,7 @@ MODULES = {
     "utils.benchmark.utils.compare": "utils.benchmark",
     "utils.benchmark.utils.timer": "utils.benchmark",
     "utils.data._utils": "utils.data",
+    "utils.tensorboard.writer": "utils.tensorboard",
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data._utils.pin_memory": "utils.data.dataloader",
     "utils.data._utils.worker": "utils.data.workers",
@@ -96,6 +97,7 @@ MODULES |= {
         "weibull wishart"
     ).split()
 }
+MODULES["distributions.multivariate_normal"] = "distributions distributions.multivariate"
 MODULES["distributions.relaxed_bernoulli"] = "distributions distributions.discrete"
 MODULES["distributions.relaxed_categorical"] = "distributions distributions.discrete"
 # Names of PyTorch's modules that are others here.

@@ -63,12 +63,12 @@ class _Complex:
 
     def __init__(self, values):
         self.real = _Formatter([v.real for v in values], True)
-        self.imag = _Formatter([abs(v.imag) for v in values], True)
-        self.width = self.real.width + self.imag.width + 2
+        self.imag = _Formatter([v.imag for v in values], True)
+        self.width = self.real.width + self.imag.width + 1
 
     def __call__(self, v):
-        sign = "-" if math.copysign(1.0, v.imag) < 0 else "+"
-        return f"{self.real(v.real)}{sign}{self.imag(abs(v.imag)).strip()}j".rjust(self.width)
+        imag = self.imag(v.imag).strip()
+        return self.real(v.real) + ("" if imag[0] == "-" else "+") + imag + "j"
 
 
 class _Formatter:
@@ -149,7 +149,7 @@ def with_suffixes(text, suffixes, indent, force_newline=False):
 def tensor_repr(t):
     """Text of a tensor as torch prints it; a subclass's begins with its name."""
     cls = type(t)
-    start = "tensor(" if cls.__torch_function__ is None or cls is _C.Tensor else cls.__name__ + "("
+    start = "tensor(" if cls.__module__.partition(".")[0] == "pyflame" else cls.__name__ + "("
     dtype, device = t.dtype, t.device
     levels = _C._hidden_levels(t)
     if levels:

@@ -86,6 +86,14 @@ def has_torch_function(relevant_args):
     return bool(_C._modes()) or any(_says(a) is not None for a in relevant_args)
 
 
+def has_torch_function_variadic(*relevant_args):
+    """has_torch_function of arguments one by one."""
+    return has_torch_function(relevant_args)
+
+
+has_torch_function_unary = has_torch_function_variadic
+
+
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
     """What the innermost mode says, if there is one. Else calls the __torch_function__ of the arguments
     in turn, subclasses before their bases, until one returns something else than NotImplemented. TypeError

@@ -130,6 +130,36 @@ assert torch._tensor_str._add_suffixes("Ones(" + text, ["n=2"], 5, False) == (
     "Ones([[1., 1.],\\n      [1., 1.]], n=2)")
 assert torch._tensor_str.PRINT_OPTS.threshold == 1000
 
+# pytorch_optimizer, laplace-torch, torchattacks, fvcore, and older libraries.
+from torch._vmap_internals import _vmap
+from torch.distributions.multivariate_normal import _precision_to_scale_tril
+from torch.jit import TracerWarning
+from torch.overrides import has_torch_function_unary, has_torch_function_variadic
+from torch.serialization import DEFAULT_PROTOCOL
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+from torch.utils.tensorboard.writer import SummaryWriter
+import torch.distributed.nn.functional, torch.utils.deterministic
+
+halves = [torch.ones(1).half(), torch.ones(2)]
+(lists, places), (wide, _) = _group_tensors_by_device_and_dtype([[*halves, halves[0]], [], [1, 2, 3]], True).values()
+assert lists == [[halves[0]] * 2, [], [1, 3]] and places == [0, 2] and wide[0][0] is halves[1]
+assert _vmap(torch.sum, 1)(torch.eye(3)).tolist() == [1, 1, 1]
+m = torch.tensor([[2.0, 0.5], [0.5, 1.0]])
+factor = _precision_to_scale_tril(m)
+torch.testing.assert_close(factor @ factor.mT, m.inverse())
+assert not has_torch_function_unary(t) and not has_torch_function_variadic(t, 1)
+torch.cuda.random.manual_seed(1)
+assert torch._C.Graph.__name__ == "Graph"
+
+# geoopt makes parameters with arguments of its own.
+class Mine(torch.nn.Parameter):
+    def __new__(cls, data, manifold=None):
+        made = torch.Tensor._make_subclass(cls, data, True)
+        made.manifold = manifold
+        return made
+
+assert Mine(torch.ones(1), manifold=3).manifold == 3
+
 for bad in (lambda: aten.alias(t), lambda: engine.draw_base2(2), lambda: SobolEngine(0), lambda: torch.utils.flop_counter.FlopCounterMode(),
             lambda: associative_scan(step, (a, b[:, 1:]), 1), lambda: associative_scan(step, a, 1, False, "x")):
     try:

@@ -29,6 +29,7 @@ _SAME = {f"torch.onnx.symbolic_opset{n}": f"{_ONLY}.onnx.symbolic_helper" for n 
 _SAME |= {
     "torch.cuda.comm": "torch.nn.parallel.comm",
     "torch.distributed._composable.fsdp": "torch.distributed.fsdp",
+    "torch.distributed.nn.functional": "torch.distributed.nn",
     "torch.distributed._tensor": "torch.distributed.tensor",
     "torch.distributed._tensor.experimental": "torch.distributed.tensor.experimental",
     "torch.quantization": "torch.ao.quantization",

@@ -3,7 +3,7 @@ state is the same."""
 
 from .. import _C
 from .. import random as _random
-from ..random import initial_seed, seed  # noqa: F401 (names of torch.cuda)
+from ..random import initial_seed, manual_seed, seed  # noqa: F401 (names of torch.cuda)
 
 
 def _count():

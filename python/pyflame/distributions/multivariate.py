@@ -32,6 +32,13 @@ def one_matrix(name, covariance_matrix, precision_matrix, scale_tril):
     return next(iter(given.items()))
 
 
+def _precision_to_scale_tril(matrix):
+    """The Cholesky factor of the inverse: that of the matrix turned around, inverted."""
+    turned = _linalg.cholesky(matrix.flip([-2, -1])).flip([-2, -1]).mT
+    eye = _ops.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand(matrix.shape)
+    return _linalg.solve_triangular(turned, eye, upper=False)
+
+
 def _mahalanobis(l, d):
     """The square of the length of l^-1 d, for batches that broadcast."""
     shape = _batch(l.shape[:-2], d.shape[:-1])
@@ -85,10 +92,7 @@ class MultivariateNormal(Distribution):
         elif name == "covariance_matrix":
             self._unbroadcasted_scale_tril = _linalg.cholesky(matrix)
         else:
-            # The factor of the inverse: that of the matrix turned around, inverted.
-            turned = _linalg.cholesky(matrix.flip([-2, -1])).flip([-2, -1]).mT
-            eye = _ops.eye(n, dtype=matrix.dtype, device=matrix.device).expand(matrix.shape)
-            self._unbroadcasted_scale_tril = _linalg.solve_triangular(turned, eye, upper=False)
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
 
     def expand(self, batch_shape, _instance=None):
         n = self._event_shape[0]

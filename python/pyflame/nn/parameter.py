@@ -18,7 +18,7 @@ class Parameter(Tensor):
             data = empty(0)
         return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
-    def __init__(self, data=None, requires_grad=True):
+    def __init__(self, *args, **kwargs):
         pass  # __new__ has done it; a base class must not see the arguments again
 
     def __deepcopy__(self, memo):
@@ -29,7 +29,9 @@ class Parameter(Tensor):
         return found
 
     def __repr__(self):
-        return "Parameter containing:\n" + Tensor.__repr__(self)
+        text = Tensor.__repr__(self)
+        text = text if type(self) is Parameter else f"Parameter({text})"
+        return f"Parameter containing:\n{text}"
 
 
 class UninitializedParameter(Parameter):

@@ -11,6 +11,8 @@ import time
 from .. import _C
 from .event_files import EventFile, double, message, number
 
+__path__ = []  # utils.tensorboard.writer: _aliases.py
+
 __all__ = ["FileWriter", "SummaryWriter"]
 
 

@@ -5,6 +5,7 @@ import typing as _typing
 
 from ... import _C
 
+DEFAULT_PROTOCOL = 2  # of pickles: of no other is anything read or written
 FILE_LIKE = str | _os.PathLike | _typing.IO[bytes]
 MAP_LOCATION = _typing.Callable | _C.device | str | dict[str, str] | None
 

@@ -63,6 +63,15 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
     _needs("load", "make the model in Python and load its state_dict()")
 
 
+def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, **how):
+    """NotSupportedError: nothing is traced."""
+    _needs("_get_trace_graph", "torch.fx.symbolic_trace and pyflame.explain show what a model runs")
+
+
+class TracerWarning(Warning):
+    """What PyTorch warns of while it traces."""
+
+
 class CompilationUnit:
     """NotSupportedError: functions are written in Python."""
 

@@ -1,0 +1,3 @@
+"""torch.utils.deterministic: whether empty() would be filled; a switch that is kept."""
+
+fill_uninitialized_memory = True
