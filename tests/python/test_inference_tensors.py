@@ -158,6 +158,7 @@ def test_which_result_it_is(t):
     assert [u.output_nr for u in (w * 1).unbind()] == [0, 1]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("p", [1.5, -0.5, float("nan")])
 def test_no_probabilities(t, p):
     for draw in (

@@ -206,7 +206,7 @@ def test_the_layout_that_is_pytorchs_default(t):
             bad()
     assert [x.tolist() for x in (a + 1).unbind()] == [[[2] * 3] * 2, [[1] * 3]]
     assert a.to_padded_tensor(5.0).tolist() == [[[1] * 3] * 2, [[0] * 3, [5] * 3]]
-    assert repr(t.nested.nested_tensor([[1.0], [2.0, 3.0]])) == (
+    assert repr(t.nested.nested_tensor([[1.0], [2.0, 3.0]], device="cpu")) == (
         "nested_tensor([\n  tensor([1.]),\n  tensor([2., 3.])\n])"
     )
 
