@@ -6,7 +6,7 @@ from ... import _C as _pyflame_c
 from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
 from ...nn import functional as _functional
 from ...nn.module import _parse_to
-from ._absent import absent as _absent
+from ..absent import absent as _absent
 
 _graphs = _absent("torch._C", "graphs of TorchScript need PyTorch")
 Graph, Node, Value = map(_graphs, ("Graph", "Node", "Value"))
