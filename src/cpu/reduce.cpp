@@ -331,6 +331,14 @@ void ReductionsOf(const KernelArgs& a) {
   });
 }
 
+void FindExtremeInRow(DType t, bool largest, const void* x, int64_t n, void* best, int64_t* place) {
+  dispatch_float(t, [&]<class S>() {
+    auto* const to = static_cast<ComputeOf<S>*>(best);
+    largest ? FindInRow<S, true>(static_cast<const S*>(x), n, to, place)
+            : FindInRow<S, false>(static_cast<const S*>(x), n, to, place);
+  });
+}
+
 // ---- in pieces ----------------------------------------------------------------------------------
 
 // Rows of the tensor at x are some blocks each; their sums go to the workspace.
@@ -412,6 +420,7 @@ namespace pyflame::cpu {
 HWY_EXPORT(Sum);
 HWY_EXPORT(Moments);
 HWY_EXPORT(ReductionsOf);
+HWY_EXPORT(FindExtremeInRow);
 HWY_EXPORT(SumBlocks);
 HWY_EXPORT(FinishBlocks);
 HWY_EXPORT(SumOfColumns);
@@ -528,6 +537,9 @@ PF_CPU_KERNEL(kernels::Prod::kInfo, one_of<kernels::kProduct>, one_of_pieces<ker
 PF_CPU_KERNEL(kernels::Amax::kInfo, one_of<kernels::kLargest>, one_of_pieces<kernels::kLargest>)
 PF_CPU_KERNEL(kernels::Amin::kInfo, one_of<kernels::kSmallest>, one_of_pieces<kernels::kSmallest>)
 
+void find_in_row(DType t, bool largest, const void* x, int64_t n, void* best, int64_t* place) {
+  HWY_DYNAMIC_DISPATCH(FindExtremeInRow)(t, largest, x, n, best, place);
+}
 void reductions_of_floats(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(ReductionsOf)(a);
 }

@@ -325,6 +325,57 @@ void Blocks(const S* const* x, int64_t many, int64_t n, const ComputeOf<S>* orig
   }
 }
 
+// The extreme of n elements, n at least 4 W and below 2^24, and which it is: the first of equal
+// ones, or the first NaN. Places are numbers of the vectors' type.
+template <class S, bool kMax>
+void FindInRow(const S* x, int64_t n, ComputeOf<S>* best, int64_t* place) {
+  using T = ComputeOf<S>;
+  constexpr int64_t W = Wide<T>::kLanes;
+  constexpr Kind kKind = kMax ? kernels::kLargest : kernels::kSmallest;
+  struct One {
+    Wide<T> best, at;
+  };
+  One o0{Fill(kStart<kKind, T>), Fill(T(0))}, o1 = o0, o2 = o0, o3 = o0;
+  WideMask<T> nan = LanesFrom<T>(0, 0);
+  const auto look = [&](One& o, const S* p, const Wide<T>& at) PF_INLINE {
+    const Wide<T> v = Load(p);
+    const WideMask<T> wins = kMax ? GreaterThan(v, o.best) : GreaterThan(o.best, v);
+    o.best = Choose(wins, v, o.best);
+    o.at = Choose(wins, at, o.at);
+    nan = nan | IsNaN(v);
+  };
+  // The last four vectors may have elements of those before, which win no more.
+  const auto four = [&](int64_t i) PF_INLINE {
+    const Wide<T> at = Fill(static_cast<T>(i));
+    look(o0, x + i, at), look(o1, x + i + W, at), look(o2, x + i + 2 * W, at);
+    look(o3, x + i + 3 * W, at);
+  };
+  int64_t i = 0;
+  for (; i + 4 * W <= n; i += 4 * W) four(i);
+  if (i < n) four(n - 4 * W);
+  if (AnyTrue(nan)) {
+    for (i = 0; ToCompute(x[i]) == ToCompute(x[i]);) ++i;
+    *best = ToCompute(x[i]);
+    *place = i;
+    return;
+  }
+  *best = Across<kKind>(
+      Beyond<kKind>(Beyond<kKind>(o3.best, o2.best), Beyond<kKind>(o1.best, o0.best)));
+  alignas(64) static constexpr auto kLane = [] {
+    std::array<T, W> all{};
+    for (int64_t l = 0; l < W; ++l) all[static_cast<size_t>(l)] = static_cast<T>(l);
+    return all;
+  }();
+  const Wide<T> none = Fill(std::numeric_limits<T>::infinity()), is = Fill(*best);
+  const auto of = [&](const One& o, int64_t first) PF_INLINE {
+    return Choose(Equal(o.best, is), o.at + (Load(kLane.data()) + Fill(static_cast<T>(first))),
+                  none);
+  };
+  *place = static_cast<int64_t>(Across<kernels::kSmallest>(
+      WMin(WMin(of(o0, 0), of(o1, W)), WMin(of(o2, 2 * W), of(o3, 3 * W)))));
+  *best = ToCompute(x[*place]);  // of zeros the sign
+}
+
 // ---- columns ------------------------------------------------------------------------------------
 
 // Rows [from, from + count) of a block, `from` being a multiple of 4 W, over one tile of columns:

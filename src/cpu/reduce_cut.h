@@ -59,5 +59,8 @@ struct CutReduction {
 // Prod, Amax and Amin of integers (reduce_exact.cpp), and several of floats (reduce.cpp).
 KernelEntry integer_reduction(SumKind);
 void reductions_of_floats(const KernelArgs&);
+// The extreme of 64 floats or more that lie side by side, in what they are calculated in, and where
+// the first such is, or the first NaN (reduce.cpp).
+void find_in_row(DType, bool largest, const void* x, int64_t n, void* best, int64_t* place);
 
 }  // namespace pyflame::cpu

@@ -66,38 +66,22 @@ struct ProdInt {
   }
   static Out finish(Acc a) { return a; }
 };
-template <class V>
-constexpr V lowest() {
-  if constexpr (std::is_floating_point_v<V>)
-    return -std::numeric_limits<V>::infinity();
-  else
-    return std::numeric_limits<V>::lowest();
-}
-template <class V>
-constexpr V highest() {
-  if constexpr (std::is_floating_point_v<V>)
-    return std::numeric_limits<V>::infinity();
-  else
-    return std::numeric_limits<V>::max();
-}
 template <class S>
 struct MaxOf {
   using Acc = ValueOf<S>;
   using Out = S;
-  static constexpr Acc start() { return lowest<Acc>(); }
+  static constexpr Acc start() { return std::numeric_limits<Acc>::lowest(); }
   static Acc step(Acc a, S x) { return join(a, value(x)); }
-  static Acc join(Acc a, Acc v) { return is_nan(v) ? v : of_numbers(a, v); }  // NaN is never left
-  static Acc of_numbers(Acc a, Acc v) { return v > a ? v : a; }
+  static Acc join(Acc a, Acc v) { return v > a ? v : a; }
   static Out finish(Acc a) { return stored<S>(a); }
 };
 template <class S>
 struct MinOf {
   using Acc = ValueOf<S>;
   using Out = S;
-  static constexpr Acc start() { return highest<Acc>(); }
+  static constexpr Acc start() { return std::numeric_limits<Acc>::max(); }
   static Acc step(Acc a, S x) { return join(a, value(x)); }
-  static Acc join(Acc a, Acc v) { return is_nan(v) ? v : of_numbers(a, v); }
-  static Acc of_numbers(Acc a, Acc v) { return v < a ? v : a; }
+  static Acc join(Acc a, Acc v) { return v < a ? v : a; }
   static Out finish(Acc a) { return stored<S>(a); }
 };
 template <class S>
@@ -142,30 +126,11 @@ using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
 template <class Op, class S>
 PF_OPTIMISE("peel-loops")  // lanes into registers
-typename Op::Acc block_reduce(const S* x, int64_t n, int64_t ahead = 0) {
+typename Op::Acc block_reduce(const S* x, int64_t n) {
   using Acc = typename Op::Acc;
   Acc lane[kLanes];
   for (auto& l : lane) l = Op::start();
   int64_t i = 0;
-  if constexpr (kIsFloatType<S> && requires { Op::of_numbers(Acc(), Acc()); }) {
-    // Whether there is a NaN is asked beside the comparisons; where there is, it is looked for
-    // again.
-    Bits<Acc> nan[kLanes], any = 0;
-    for (auto& l : nan) l = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      if (ahead != 0) {
-        __builtin_prefetch(x + i + ahead);
-        if (sizeof(S) > 2) __builtin_prefetch(x + i + ahead + kLanes / 2);
-      }
-      for (int64_t l = 0; l < kLanes; ++l) {
-        const Acc v = value(x[i + l]);
-        lane[l] = Op::of_numbers(lane[l], v);
-        nan[l] |= v != v ? -1 : 0;
-      }
-    }
-    for (auto l : nan) any |= l;
-    if (any) i = 0;
-  }
   for (; i + kLanes <= n; i += kLanes)
     for (int64_t l = 0; l < kLanes; ++l) lane[l] = Op::step(lane[l], x[i + l]);
   for (int64_t l = 0; i + l < n; ++l) lane[l] = Op::step(lane[l], x[i + l]);
@@ -415,26 +380,27 @@ bool better(V v, V best) {
 }
 
 template <bool kMax, class S>
-Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride, int64_t ahead) {
+Found<ValueOf<S>> find_block(DType t, const S* x, int64_t n, int64_t stride) {
   using V = ValueOf<S>;
-  if (stride == 1 && n >= 2 * kLanes) {
+  const bool row = stride == 1 && n >= 2 * kLanes;
+  if constexpr (kIsFloatType<S>) {
+    Found<V> f;
+    if (row) return find_in_row(t, kMax, x, n, &f.value, &f.index), f;
+  } else if (row) {
     // The value first, vectorised; then its place, which is usually found soon.
     const V best = [&] {
       if constexpr (kMax)
-        return block_reduce<MaxOf<S>>(x, n, ahead);
+        return block_reduce<MaxOf<S>>(x, n);
       else
-        return block_reduce<MinOf<S>>(x, n, ahead);
+        return block_reduce<MinOf<S>>(x, n);
     }();
-    const auto place = [&](auto is) {
-      int64_t i = 0;
-      for (Bits<V> there = 0; i + kLanes <= n; i += kLanes) {
-        for (int64_t l = 0; l < kLanes; ++l) there |= is(value(x[i + l])) ? -1 : 0;
-        if (there != 0) break;
-      }
-      while (!is(value(x[i]))) ++i;
-      return i;
-    };
-    return {best, is_nan(best) ? place(is_nan<V>) : place([&](V v) { return v == best; })};
+    int64_t i = 0;
+    for (Bits<V> there = 0; i + kLanes <= n; i += kLanes) {
+      for (int64_t l = 0; l < kLanes; ++l) there |= value(x[i + l]) == best ? -1 : 0;
+      if (there != 0) break;
+    }
+    while (value(x[i]) != best) ++i;
+    return {best, i};
   }
   Found<V> f{value(x[0]), 0};
   for (int64_t i = 1; i < n; ++i) {
@@ -480,6 +446,7 @@ void find(const KernelArgs& a) {
   const S* x = static_cast<const S*>(in.data);
   S* values = a.data<S>(at.values);
   int64_t* indices = a.data<int64_t>(at.indices);
+  const DType in_type = a.dtype(at.x);
   const int dim = static_cast<int>(a.i(kernels::numbers<kernels::FindExtreme>.dim));
   const ReducePlan plan = plan_reduction(in, in.ndim == 0 ? 0 : int64_t{1} << dim, nullptr);
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
@@ -491,13 +458,13 @@ void find(const KernelArgs& a) {
   };
   const bool turned = turns(plan);
   if (plan.columns() || turned) {
-    constexpr int64_t kWide = 1024;
+    constexpr int64_t kWide = 1024, kRows = 512;
     const int64_t tile = turned ? kTurnedTile : kWide;
     const int64_t inner = plan.inner(), tiles = (inner + tile - 1) / tile;
-    const int64_t blocks = (k + kBlock - 1) / kBlock;
-    const Scratch<Found<V>> partial(outs * blocks);
+    const int64_t blocks = (k + kRows - 1) / kRows;
+    const Scratch<Found<V>> partial(blocks > 1 ? outs * blocks : 0);
     parallel_for(
-        outs / inner * tiles * blocks, 1 + 8192 / (std::min(k, kBlock) * std::min(inner, tile)),
+        outs / inner * tiles * blocks, 1 + 8192 / (std::min(k, kRows) * std::min(inner, tile)),
         [&](int64_t begin, int64_t end) {
           V best[kWide];
           Bits<V> where[kWide];
@@ -505,7 +472,7 @@ void find(const KernelArgs& a) {
           for (int64_t u = begin; u < end; ++u) {
             const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
             const int64_t first = o * inner + t * tile, w = std::min(tile, inner - t * tile);
-            const int64_t from = b * kBlock, n = std::min(kBlock, k - from);
+            const int64_t from = b * kRows, n = std::min(kRows, k - from);
             const int64_t step = turned ? w : stride;
             const S* base = x + plan.kept.offset(first) + from * stride;
             if (turned) {
@@ -518,11 +485,16 @@ void find(const KernelArgs& a) {
               for (int64_t q = 0; q < kAtOnce; ++q) rows[q] = base + std::min(r + q, n - 1) * step;
               find_in_rows<kMax>(rows, w, static_cast<int32_t>(r), best, where);
             }
-            for (int64_t c = 0; c < w; ++c)
-              partial.get()[b * outs + first + c] = {best[c], from + where[c]};
+            for (int64_t c = 0; c < w; ++c) {
+              const Found<V> f{best[c], from + where[c]};
+              if (blocks > 1)
+                partial.get()[b * outs + first + c] = f;
+              else
+                store(first + c, f);
+            }
           }
         });
-    for (int64_t o = 0; o < outs; ++o) {
+    for (int64_t o = 0; blocks > 1 && o < outs; ++o) {
       Found<V> f = partial.get()[o];
       for (int64_t b = 1; b < blocks; ++b)
         if (const Found<V>& g = partial.get()[b * outs + o]; better<kMax>(g.value, f.value)) f = g;
@@ -533,10 +505,9 @@ void find(const KernelArgs& a) {
   constexpr int64_t kPiece = 16 * kBlock;
   const int64_t pieces = (k + kPiece - 1) / kPiece;
   if (pieces == 1) {
-    const int64_t ahead = plan.kept.n > 0 ? 2 * plan.kept.stride[plan.kept.n - 1] : 0;
     parallel_for(outs, 1 + 8192 / k, [&](int64_t begin, int64_t end) {
       for (int64_t o = begin; o < end; ++o)
-        store(o, find_block<kMax>(x + plan.kept.offset(o), k, stride, ahead));
+        store(o, find_block<kMax>(in_type, x + plan.kept.offset(o), k, stride));
     });
     return;
   }
@@ -544,8 +515,8 @@ void find(const KernelArgs& a) {
   parallel_for(outs * pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t from = u % pieces * kPiece;
-      Found<V> f = find_block<kMax>(x + plan.kept.offset(u / pieces) + from * stride,
-                                    std::min(kPiece, k - from), stride, kBlock);
+      Found<V> f = find_block<kMax>(in_type, x + plan.kept.offset(u / pieces) + from * stride,
+                                    std::min(kPiece, k - from), stride);
       partial.get()[u] = {f.value, f.index + from};
     }
   });

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "cpu/kernel.h"
 #include "cpu/threads.h"
+#include "cpu/tile.h"
 
 namespace pyflame {
 namespace {
@@ -55,7 +57,7 @@ Floats random(int64_t n, float scale = 1) {
   return v;
 }
 
-TEST(Rows, SumOrderIsTheSameInEveryLayout) {
+TEST(Rows, OrderIsTheSameInEveryLayoutAndInstructionSet) {
   const int64_t sizes[][3] = {{3, 5, 7}, {70, 9, 130}, {4200, 3, 5}, {5, 2100, 33}, {2, 64, 1030}};
   for (const auto& s : sizes) {
     const int64_t a = s[0], b = s[1], c = s[2], n = a * b * c;
@@ -70,18 +72,32 @@ TEST(Rows, SumOrderIsTheSameInEveryLayout) {
           z[static_cast<size_t>((j * c + k) * a + i)] = v;
         }
     for (int mask = 0; mask < 8; ++mask) {
-      std::vector<int64_t> kept;
+      std::vector<int64_t> kept, means;
       int64_t outs = 1;
-      for (int d = 0; d < 3; ++d)
-        if (!(mask >> d & 1)) kept.push_back(s[d]), outs *= s[d];
-      for (const char* kernel : {"sum", "prod", "amax"}) {
-        std::vector<double> attrs{double(mask), 0, 1};
-        Floats p(static_cast<size_t>(outs)), q = p, r = p;
-        call(kernel, {view(p, kept), view(x, {a, b, c}), {}}, attrs);
-        call(kernel, {view(q, kept), view(y, {a, b, c}, {b, 1, a * b}), {}}, attrs);
-        call(kernel, {view(r, kept), view(z, {a, b, c}, {1, c * a, a}), {}}, attrs);
-        EXPECT_EQ(0, std::memcmp(p.data(), q.data(), p.size() * 4)) << kernel << " mask " << mask;
-        EXPECT_EQ(0, std::memcmp(p.data(), r.data(), p.size() * 4)) << kernel << " mask " << mask;
+      for (int d = 0; d < 3; ++d) {
+        means.push_back(mask >> d & 1 ? 1 : s[d]);
+        outs *= means.back();
+        if (!(mask >> d & 1)) kept.push_back(s[d]);
+      }
+      for (const char* kernel : {"sum", "prod", "amax", "moments"}) {
+        const auto of = [&](const pf_tensor& t) {
+          Floats result(static_cast<size_t>(outs)), mean = result;
+          const double m = mask, k = static_cast<double>(n / outs);
+          if (kernel == std::string("moments"))
+            call(kernel, {{}, view(mean, means), view(result, kept), t}, {m, 1, k, k});
+          else
+            call(kernel, {view(result, kept), t, {}}, {m, 0, 1});
+          return result;
+        };
+        const Floats p = of(view(x, {a, b, c}));
+        const auto is_same = [&](const Floats& q) {
+          EXPECT_EQ(0, std::memcmp(p.data(), q.data(), p.size() * 4)) << kernel << " mask " << mask;
+        };
+        is_same(of(view(y, {a, b, c}, {b, 1, a * b})));
+        is_same(of(view(z, {a, b, c}, {1, c * a, a})));
+        cpu::limit_simd("avx2");
+        is_same(of(view(x, {a, b, c})));
+        cpu::limit_simd(nullptr);
       }
     }
   }
