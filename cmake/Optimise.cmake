@@ -26,7 +26,7 @@ optimise(small -Os ${SMALL})
 # Vectors are written out, and what is done with several of them is to be unrolled.
 paths(HOT cpu attention_rows conv_depthwise conv_flat conv_taps convert depthwise_kernels distance fft
       fft_kernels gemm gemm_cells gemm_own gemm_pack gemm_row loss matmul move norm optim
-      pointwise_kernels_f32 recurrent recurrent_cells reduce softmax tape tile_convert)
+      pointwise_kernels_f32 recurrent recurrent_cells softmax tape tile_convert)
 optimise(hot -O3 ${HOT})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(QUIET -Wno-ignored-optimization-argument)  # clang-tidy reads these options
