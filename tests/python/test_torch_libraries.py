@@ -160,7 +160,7 @@ class Mine(torch.nn.Parameter):
 
 assert Mine(torch.ones(1), manifold=3).manifold == 3
 
-for bad in (lambda: aten.alias(t), lambda: engine.draw_base2(2), lambda: SobolEngine(0), lambda: torch.utils.flop_counter.FlopCounterMode(),
+for bad in (lambda: aten.alias(t), lambda: engine.draw_base2(2), lambda: SobolEngine(0),
             lambda: associative_scan(step, (a, b[:, 1:]), 1), lambda: associative_scan(step, a, 1, False, "x")):
     try:
         bad()
@@ -174,7 +174,7 @@ def test_what_libraries_reach_for(tmp_path):
     lines = run(LIBRARIES, cwd=tmp_path).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         "torch.ops.aten.alias", "torch.quasirandom.SobolEngine.draw_base2",
-        "torch.quasirandom.SobolEngine", "torch.utils.flop_counter.FlopCounterMode",
+        "torch.quasirandom.SobolEngine",
         "torch.associative_scan", "torch.associative_scan",
     ]  # fmt: skip
     assert "sizes [6, 7]" in lines[-2] and "'x'" in lines[-1]
@@ -284,3 +284,44 @@ assert issubclass(torch._C._LinAlgError, RuntimeError)
 @pytest.mark.cpu_only
 def test_programs_for_several_processes_run_as_one(tmp_path):
     run(ONE_PROCESS, cwd=tmp_path)
+
+
+EXPORTED = """
+import torch, torch.nn as nn
+from torch.export import Dim, dims, export
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.register_buffer("shift", torch.ones(2))
+    def forward(self, x, *, scale):
+        return torch.relu(self.layer(x)) * scale + self.shift
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+net, x = Net(), torch.randn(4, 3)
+program = export(net, (x,), {"scale": torch.tensor(2.0)}, dynamic_shapes={"x": {0: Dim("batch", min=1)}, "scale": None})
+for n in (4, 1):
+    x = torch.randn(n, 3)
+    assert torch.equal(program.module()(x, scale=3.0), net(x, scale=3.0))
+assert [n.op for n in program.graph.nodes][:2] == ["placeholder", "placeholder"]
+assert list(program.state_dict) == list(net.state_dict()) and len(list(program.parameters())) == 2
+assert program.example_inputs[1]["scale"].item() == 2 and "relu" in str(program)
+assert program.run_decompositions() is program and [d.__name__ for d in dims("a", "b")] == ["a", "b"]
+for call in (lambda: export(Branch(), (x,)), lambda: export(torch.relu, (x,)), lambda: export(net, x), lambda: program(x),
+             lambda: torch.export.save(program, "x.pt2")):
+    try:
+        call()
+    except (ValueError, TypeError, RuntimeError) as e:
+        print(type(e).__name__)
+"""
+
+
+@pytest.mark.cpu_only
+def test_exported_programs(tmp_path):
+    assert run(EXPORTED, cwd=tmp_path).split() == [
+        "TraceError", "ValueError", "TypeError", "RuntimeError", "NotSupportedError",
+    ]  # fmt: skip

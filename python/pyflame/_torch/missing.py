@@ -5,7 +5,7 @@ import difflib
 # Names of torch, or beginnings of them: what to do instead. The longest that fits is said.
 ADVICE = {
     "torch._C": "these are PyTorch's own insides",
-    "torch._export": "models are not exported yet",
+    "torch._export": "these are PyTorch's own insides",
     "torch.ao": "quantization of models is not there yet",
     "torch.quantize_per_tensor": "quantized tensors are not there yet",
     "torch.quantize_per_channel": "quantized tensors are not there yet",
@@ -14,7 +14,6 @@ ADVICE = {
     "torch.nn.qat": "quantized layers are not there yet",
     "torch.nn.quantizable": "quantized layers are not there yet",
     "torch.classes": "classes of TorchScript need PyTorch; write the class in Python",
-    "torch.export": "models are not exported yet",
     "torch.package": "packages hold pickles, which PyFlame never runs; save a state_dict()",
     "torch.monitor": "use logging",
     "torch.mtia": "there is no device of this kind; use torch.accelerator",
