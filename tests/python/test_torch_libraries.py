@@ -140,6 +140,15 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils.tensorboard.writer import SummaryWriter
 import torch.distributed.nn.functional, torch.utils.deterministic
 
+# monai, open_clip, bitsandbytes, and those that drop weights of recurrent layers.
+from torch.utils.data._utils.collate import np_str_obj_array_pattern
+from torch import TensorType
+
+assert np_str_obj_array_pattern.search("<U3") and not np_str_obj_array_pattern.search("<f4")
+assert torch._C._has_cuda == torch.cuda.is_available() and not torch._C._has_xpu and not torch._C._has_mps
+gru = torch.nn.GRU(2, 3, bidirectional=True)
+assert gru._flat_weights_names == [n for n, _ in gru.named_parameters()]
+
 halves = [torch.ones(1).half(), torch.ones(2)]
 (lists, places), (wide, _) = _group_tensors_by_device_and_dtype([[*halves, halves[0]], [], [1, 2, 3]], True).values()
 assert lists == [[halves[0]] * 2, [], [1, 3]] and places == [0, 2] and wide[0][0] is halves[1]

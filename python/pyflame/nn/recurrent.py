@@ -93,6 +93,10 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [w for weights in self.all_weights for w in weights]
 
+    @property
+    def _flat_weights_names(self):
+        return [name for names in self._all_weights for name in names]
+
     def flatten_parameters(self):
         """Nothing: weights are read where they lie."""
 

@@ -9,7 +9,9 @@ from ...nn.module import _parse_to
 from ..absent import absent as _absent
 
 _graphs = _absent("torch._C", "graphs of TorchScript need PyTorch")
-Graph, Node, Value = map(_graphs, ("Graph", "Node", "Value"))
+Graph, Node, Value, TensorType = map(_graphs, ("Graph", "Node", "Value", "TensorType"))
+_has_cuda = _pyflame_c._device_count("rocm") + _pyflame_c._device_count("cuda") > 0
+_has_xpu = _has_mps = False
 _LinAlgError = _pyflame_c.LinAlgError
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)

@@ -127,6 +127,8 @@ def __getattr__(name):
         return _foreach.named(name)
     if name == "Future":
         return _importlib.import_module("torch.futures").Future
+    if name == "TensorType":
+        return _importlib.import_module("torch._C").TensorType
     if name == "ScriptModule":
         return _importlib.import_module("torch.jit").ScriptModule
     raise AttributeError(name)

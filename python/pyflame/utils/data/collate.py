@@ -2,9 +2,12 @@
 
 import collections.abc
 import copy
+import re
 
 from ... import _C, _ops
 from ..._C import Tensor
+
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes of NumPy that no tensor has
 
 
 def _like(kind, values):
