@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <span>
 #include <sstream>
 #include <unordered_map>
 
@@ -102,7 +103,11 @@ int find_keyword(const Signature& s, PyObject* name, PyObject* value, Extras* ex
     extras->fresh = true;
     for (const Param& p : s.params)
       extras->fresh &= p.type != Type::Tensor && p.type != Type::TensorList;
-    return value == Py_None || is_tensor(value) ? -1 : -2;
+    if (value == Py_None || is_tensor(value)) return -1;
+    if (!PyTuple_Check(value) && !PyList_Check(value)) return -2;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      if (!is_tensor(PySequence_Fast_GET_ITEM(value, i))) return -2;
+    return -1;
   }
   if (equals(name, "generator")) {
     if (value == Py_None) return -1;
@@ -409,6 +414,27 @@ void check_out(const table::Schema& s, const std::vector<ops::Value>& values, co
   }
 }
 
+// The tensors of out=: one, or one for each result.
+std::span<PyObject*> outs_of(const Extras& extras, PyObject** single) {
+  *single = extras.out;
+  if (is_tensor(extras.out)) return {single, 1};
+  return {PySequence_Fast_ITEMS(extras.out),
+          static_cast<size_t>(PySequence_Fast_GET_SIZE(extras.out))};
+}
+
+void fit_out(const Tensor& out, const Tensor& t, const Extras& extras) {
+  // Without elements it stands for "made for me": it takes memory of the result's shape.
+  if (!(out->shape == t->shape) && out->numel == 0 && out.is_leaf() && !out.requires_grad())
+    take_values(out.impl(), empty(t->shape.vec(), out->dtype, out->storage->device));
+  if (!(out->shape == t->shape))
+    PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
+            "; pass a tensor of that shape or use the result");
+  // Kinds may widen (bool, integer, float, complex), as where a result is written in place.
+  PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out", "got out= of ",
+           out->dtype, " for a result of ", t->dtype,
+           "; expected one that can hold it; pass out= of another dtype or convert the result");
+}
+
 PyObject* finish(PyObject* result, const Extras& extras) {
   Obj r(result);
   if (extras.memory_format && is_tensor(r.get())) {
@@ -421,22 +447,35 @@ PyObject* finish(PyObject* result, const Extras& extras) {
   if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
   if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
   if (extras.out) {
-    if (!is_tensor(r.get())) type_error("pf: out= needs an operation with one tensor as result");
-    Tensor& out = tensor_of(extras.out);
-    const Tensor& t = tensor_of(r.get());
-    // Without elements it stands for "made for me": it takes memory of the result's shape.
-    if (!(out->shape == t->shape) && out->numel == 0 && out.is_leaf() && !out.requires_grad())
-      take_values(out.impl(), empty(t->shape.vec(), out->dtype, out->storage->device));
-    if (!(out->shape == t->shape))
-      PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
-              "; pass a tensor of that shape or use the result");
-    // Kinds may widen (bool, integer, float, complex), as where a result is written in place.
-    PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out",
-             "got out= of ", out->dtype, " for a result of ", t->dtype,
-             "; expected one that can hold it; pass out= of another dtype or convert the result");
-    copy_(out, t);
-    Py_INCREF(extras.out);
-    return extras.out;
+    PyObject* single;
+    const std::span<PyObject*> outs = outs_of(extras, &single);
+    const bool several = PyTuple_Check(r.get());
+    const size_t n = several ? static_cast<size_t>(PyTuple_GET_SIZE(r.get())) : 1;
+    bool tensors = several || is_tensor(r.get());
+    for (size_t i = 0; several && i < n; ++i)
+      tensors &= is_tensor(PyTuple_GET_ITEM(r.get(), static_cast<Py_ssize_t>(i)));
+    if (!tensors) type_error("pf: out= needs an operation whose results are tensors");
+    if (n != outs.size() || several == is_tensor(extras.out))
+      type_error("pf: got out= of " + std::string(several ? "" : "a list of ") +
+                 std::to_string(outs.size()) + " tensors; expected " +
+                 (several ? "a tuple of " + std::to_string(n) : std::string("one tensor")));
+    const auto result_at = [&](size_t i) -> const Tensor& {
+      return tensor_of(several ? PyTuple_GET_ITEM(r.get(), static_cast<Py_ssize_t>(i)) : r.get());
+    };
+    for (size_t i = 0; i < n; ++i) fit_out(tensor_of(outs[i]), result_at(i), extras);
+    for (size_t i = 0; i < n; ++i) copy_(tensor_of(outs[i]), result_at(i));
+    if (!several) {
+      Py_INCREF(extras.out);
+      return extras.out;
+    }
+    const bool named = Py_TYPE(r.get()) != &PyTuple_Type;
+    Obj made(check(named ? PyStructSequence_New(Py_TYPE(r.get()))
+                         : PyTuple_New(static_cast<Py_ssize_t>(n))));
+    for (size_t i = 0; i < n; ++i) {
+      Py_INCREF(outs[i]);
+      PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), outs[i]);
+    }
+    return made.release();
   }
   return r.release();
 }
@@ -468,8 +507,10 @@ PyObject* run_any(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
                              "pf.%s: factors among the tensors are an old order of arguments; pass "
                              "alpha=, beta= or value= as keywords",
                              set.name.c_str()));
-    if (extras.out) [[unlikely]]
-      check_out(o.schema, values, tensor_of(extras.out));
+    if (extras.out) [[unlikely]] {
+      PyObject* single;
+      for (PyObject* out : outs_of(extras, &single)) check_out(o.schema, values, tensor_of(out));
+    }
     PyObject* result;
     if (extras.generator) {
       WithGenerator with(extras.generator);

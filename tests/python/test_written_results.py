@@ -50,6 +50,50 @@ def test_out_without_elements_takes_the_shape(dtype):
     assert out.tolist() == [[3, 6], [9, 12]]
 
 
+SEVERAL = {  # by name, with what out= begins as
+    "max": (lambda x, **k: pf.max(x, 1, **k), "fi"),
+    "sort": (lambda x, **k: pf.sort(x, dim=0, descending=True, **k), "fi"),
+    "topk": (lambda x, **k: pf.topk(x, 2, **k), "fi"),
+    "cummin": (lambda x, **k: pf.cummin(x, 1, **k), "fi"),
+    "aminmax": (lambda x, **k: pf.aminmax(x, dim=0, **k), "ff"),
+    "qr": (lambda x, **k: pf.linalg.qr(x, **k), "ff"),
+    "svd": (lambda x, **k: pf.linalg.svd(x, **k), "fff"),
+    "frexp": (lambda x, **k: pf.frexp(x, **k), "fn"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_out_of_several_results(name):
+    call, kinds = SEVERAL[name]
+    x = pf.tensor([[3.0, 1.0, 2.0], [0.5, -4.0, 7.0]])
+    want = call(x)
+    dtypes = {"f": pf.float32, "i": pf.int64, "n": pf.int32}
+    for make in (
+        lambda w, d: pf.empty(0, dtype=d),
+        lambda w, d: pf.zeros(w.shape, dtype=d),
+        lambda w, d: pf.zeros(*w.shape, 2, dtype=d)[..., 1],
+    ):
+        outs = [make(w, dtypes[d]) for w, d in zip(want, kinds)]
+        got = call(x, out=tuple(outs))
+        assert type(got) is type(want) and all(g is o for g, o in zip(got, outs))
+        assert [o.tolist() for o in outs] == [w.tolist() for w in want]
+
+
+def test_out_of_several_results_refused():
+    x, v, i = pf.ones(2, 3), pf.zeros(2), pf.zeros(2, dtype=pf.int64)
+    for out, what in [
+        (v, "tuple of 2"), ((v,), "tuple of 2"), ((v, i, i), "tuple of 2"), ((v, 3), "out"), ((), "tuple of 2"),
+        ((v, v.bool()), "int64"), ((v, i[:1]), "shape"), ((v, x[0, :2]), "int64|memory"),
+    ]:  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=what):
+            pf.max(x, 1, out=out)
+        assert v.tolist() == [0, 0] and x.tolist() == [[1] * 3] * 2
+    with pytest.raises(TypeError, match="one tensor"):
+        pf.add(v, v, out=(v,))
+    with pytest.raises(ValueError, match="memory"):
+        pf.max(x, 1, out=(x[0, :2], i))
+
+
 def test_out_of_another_shape_is_refused():
     a, out = pf.ones(3), pf.zeros(2)
     with pytest.raises(pf.ShapeError, match="out="):
