@@ -149,7 +149,8 @@ def with_suffixes(text, suffixes, indent, force_newline=False):
 def tensor_repr(t):
     """Text of a tensor as torch prints it; a subclass's begins with its name."""
     cls = type(t)
-    start = "tensor(" if cls.__module__.partition(".")[0] == "pyflame" else cls.__name__ + "("
+    own = cls is _C.Tensor or cls.__module__.partition(".")[0] == "pyflame"
+    start = "tensor(" if own else cls.__name__ + "("
     dtype, device = t.dtype, t.device
     levels = _C._hidden_levels(t)
     if levels:

@@ -149,6 +149,7 @@ assert torch._C._has_cuda == torch.cuda.is_available() and not torch._C._has_xpu
 gru = torch.nn.GRU(2, 3, bidirectional=True)
 assert gru._flat_weights_names == [n for n, _ in gru.named_parameters()]
 
+assert str(type(torch.ones(1))) == "<class 'torch.Tensor'>" and repr(torch.ones(1)) == "tensor([1.])"
 halves = [torch.ones(1).half(), torch.ones(2)]
 (lists, places), (wide, _) = _group_tensors_by_device_and_dtype([[*halves, halves[0]], [], [1, 2, 3]], True).values()
 assert lists == [[halves[0]] * 2, [], [1, 3]] and places == [0, 2] and wide[0][0] is halves[1]

@@ -237,6 +237,7 @@ def install():
         return
     sys.meta_path.insert(0, FINDER)
     _C._show_as(_ROOT)  # torch.float32, torch.Size([2])
+    _C.Tensor.__module__ = _ROOT
     _keep_in_children()
 
 
