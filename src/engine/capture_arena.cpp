@@ -1,6 +1,7 @@
 #include "engine/capture_arena.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>
