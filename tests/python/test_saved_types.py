@@ -35,7 +35,9 @@ def same(a, b):
     """Deep equality of types and values; tensors and arrays by bits."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, pf.Tensor) and a.is_sparse:
+    if isinstance(a, pf.Tensor) and (a.is_sparse or a.is_nested):
+        if (a.is_sparse, a.is_nested) != (b.is_sparse, b.is_nested):
+            return False
         return same(a._plain(), b._plain())
     if isinstance(a, pf.Tensor):
         same_kind = a.dtype == b.dtype and a.requires_grad == b.requires_grad
@@ -167,6 +169,7 @@ def test_the_same_property_for_every_type_by_itself():
         np.arange(6, dtype=">i2").reshape(2, 3)[:, ::2],
         np.float32(0.1),
         pf.sparse_coo_tensor([[1, 0]], [0.5, 2.0], (3,)),
+        pf.nested.nested_tensor([pf.ones(2, 3), pf.zeros(1, 3)], layout=pf.jagged),
     ]
     assert {describe(v)[0] for v in values} == set(_KINDS)
     for value in values:
