@@ -1,15 +1,15 @@
 """Captured steps on a GPU, as the cases of gpu_cases.py: ours by pf.compile(mode="reduce-overhead"), PyTorch's
-as a CUDA graph with fused, capturable optimizers. Each call has another batch, which PyTorch copies into the
-graph's inputs."""
+as a CUDA graph with fused, capturable optimizers, or its loss and gradients by torch.compile. Each call has another
+batch, which PyTorch copies into the graph's inputs."""
 
-from benchmarks.gpu_case import PART, SMALL, case
+from benchmarks.gpu_case import HALF, PART, SMALL, case
 
 
 def captured(torch, device, step, batches, **options):
-    """Steps by turns over `batches`, tuples of tensors; `options`: of pf.compile."""
+    """Steps by turns over `batches`, tuples of tensors; `options`: of pf.compile, or graph=False: as it is."""
     if torch.__name__ == "pyflame":
         call = torch.compile(step, mode="reduce-overhead", **options)
-    elif device == "cpu":
+    elif device == "cpu" or not options.pop("graph", True):
         call = step
     else:
         call = graphed(torch, step, batches[0])
@@ -101,7 +101,7 @@ def many(step):
 LENGTH = 64 if SMALL else 1024
 
 
-def gpt2_step(torch, device, sequences, **options):
+def gpt2_step(torch, device, sequences, compiled=None, **options):
     from benchmarks.gpt import GPT
 
     layers, width = 12 // PART or 1, 768 // PART
@@ -115,11 +115,16 @@ def gpt2_step(torch, device, sequences, **options):
     optimizer = adam(torch, device, "AdamW", groups, lr=6e-4, betas=(0.9, 0.95))
     kind = "cpu" if device == "cpu" else "cuda"
 
+    def loss_of(x, y):
+        return torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+    if compiled:
+        loss_of, options = compiled(loss_of), {"graph": False}
+
     def step(x, y):
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device_type=kind, dtype=torch.bfloat16, cache_enabled=kind == "cpu"):
-            logits = model(x)
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
+            loss = loss_of(x, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -135,14 +140,15 @@ def gpt2_step(torch, device, sequences, **options):
 def gpt2_case(name, sequences, bar, what="", **options):
     """`bar`: tokens per second."""
 
-    def make(torch, device):
-        return gpt2_step(torch, device, sequences, **options)
+    def make(torch, device, compiled=None):
+        return gpt2_step(torch, device, sequences, compiled, **options)
 
     make.__name__ = name
     title = (
         f"GPT-2 124M, {sequences} x {LENGTH} tokens, bf16 autocast, clipped, training step{what}"
     )
-    case("captured", title, bar_seconds=sequences * LENGTH / bar)(make)
+    facts = {"compiles": True, "memory": True} if sequences == 32 else {}
+    case("captured", title, bar_seconds=sequences * LENGTH / bar, **facts)(make)
 
 
 gpt2_case("captured_gpt2_step", 2 if SMALL else 4, 400e3)
@@ -150,3 +156,34 @@ if not SMALL:
     gpt2_case("captured_gpt2_large_step", 32, 590e3)
     # Attention's gradients by cuDNN, which differ from run to run; roundings within programs left out.
     gpt2_case("captured_gpt2_fast_step", 32, 590e3, ", numerics='fast'", numerics="fast")
+
+
+PICTURES, SIDE = 256 // PART, 224 // HALF
+
+
+@case("captured", f"ResNet-50, {PICTURES} pictures of {SIDE}², bf16 autocast, channels-last, training step",
+      bar_seconds=256 / 7200, compiles=True, memory=True)  # fmt: skip
+def captured_resnet50_step(torch, device, compiled=None):
+    from benchmarks.resnet import ResNet, laid
+
+    model = ResNet(torch, 50).to(device)
+    model, x = laid(torch, True, model, torch.randn(PICTURES, 3, SIDE, SIDE, device=device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    kind = "cpu" if device == "cpu" else "cuda"
+
+    def loss_of(x, y):
+        return torch.nn.functional.cross_entropy(model(x), y)
+
+    if compiled:
+        loss_of = compiled(loss_of)
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device_type=kind, dtype=torch.bfloat16, cache_enabled=kind == "cpu"):
+            loss = loss_of(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    batches = [(x, torch.randint(0, 1000, (PICTURES,), device=device)) for _ in range(2)]
+    return captured(torch, device, step, batches, **({"graph": False} if compiled else {}))

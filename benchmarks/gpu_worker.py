@@ -2,7 +2,7 @@
 
 Reads commands: ``run SECONDS`` answers with the seconds that the work takes once, ``copy BYTES
 SECONDS`` with the bytes per second (read and written) of a copy on the device, ``peak`` with the most bytes
-of the device's memory that were in use while it ran once more.
+of the device's memory that were in use while it ran once more, ``first`` with the seconds of its first run.
 """
 
 import argparse
@@ -42,7 +42,8 @@ def main():
     parser.add_argument("--warmup", type=int, default=20)
     args = parser.parse_args()
     try:
-        torch = importlib.import_module(args.module)
+        name = args.module.removesuffix("-compiled")
+        torch = importlib.import_module(name)
         from benchmarks import gpu_captured, gpu_cases, gpu_sparse, gpu_steps  # noqa: F401 (they register)
         from benchmarks.gpu_case import CASES
         from benchmarks.worker import whole
@@ -56,10 +57,15 @@ def main():
             torch.set_device(args.device)
         elif args.device != "cpu":
             torch.set_default_device("cuda")
-        device = args.device if args.module != "torch" or args.device == "cpu" else "cuda"
+        device = args.device if name != "torch" or args.device == "cpu" else "cuda"
         case = CASES[args.case]
-        work = whole(case.make(torch, device), torch, case.group)
-        for _ in range(args.warmup if case.repeat == 1 else 3):
+        compiled = () if name == args.module else (torch.compile,)
+        work = whole(case.make(torch, device, *compiled), torch, case.group)
+        start = time.perf_counter()
+        work()
+        synchronize()
+        first = time.perf_counter() - start
+        for _ in range((args.warmup if case.repeat == 1 else 3) - 1):
             work()
         synchronize()
         start = time.perf_counter()
@@ -84,6 +90,9 @@ def main():
                 copies[size] = copy, min(guess)
             copy, guess = copies[size]
             print(2 * size / timed(copy, synchronize, guess, float(words[2])), flush=True)
+            continue
+        if words[0] == "first":
+            print(first, flush=True)
             continue
         if words[0] == "peak":
             torch.cuda.reset_peak_memory_stats()

@@ -3,8 +3,9 @@
 
 Every case is the same text run with two modules, each in a process of its own, in alternation.
 The roof of memory-bound cases is a copy on the device, measured in the same alternation. Prints
-times, ratio, achieved rate and its fraction of the roof, and the peak of memory of large training steps;
---json keeps them with device and commit.
+times, ratio, achieved rate and its fraction of the roof, and the first run and the peak of memory of large
+training steps; --json keeps them with device and commit. --compiled adds torch.compile as a third process in the cases
+made for it.
 """
 
 import argparse
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import gpu_captured, gpu_case, gpu_cases, gpu_sparse, gpu_steps, harness
 
+SIDES = "pyflame", "torch", "torch-compiled"
 GROUPS = sorted({c.group for c in gpu_case.CASES.values()})
 
 
@@ -39,8 +41,9 @@ def device_facts(env):
 
 
 def measure(case, modules, device, args, env):
+    modules = [m for m in modules if case.compiles or not m.endswith("-compiled")]
     times = {m: [] for m in modules}
-    roofs, peaks, errors = [], {}, {}
+    roofs, peaks, firsts, errors = [], {}, {}, {}
     # Together, in turns; or one behind the other, where the device has room for one.
     for together in [[m] for m in modules] if case.fills_device else [modules]:
         sides = {}
@@ -61,6 +64,7 @@ def measure(case, modules, device, args, env):
         for module, side in sides.items():
             if case.memory and device != "cpu":
                 peaks[module] = side.ask("peak")
+                firsts[module] = side.ask("first")
             errors[module] = side.error
             side.close()
     result = {"case": case.name, "group": case.group, "title": case.title, "sides": {}}
@@ -76,7 +80,7 @@ def measure(case, modules, device, args, env):
             if roofs:
                 entry["fraction"] = work / t / statistics.median(roofs)
             if peaks.get(module):
-                entry["peak"] = peaks[module]
+                entry |= {"peak": peaks[module], "first": firsts[module]}
             result["sides"][module] = entry
     if roofs:
         result["roof"] = {"kind": "copy", "per_second": statistics.median(roofs)}
@@ -87,7 +91,7 @@ def measure(case, modules, device, args, env):
 
 
 def row(result):
-    ours, theirs = (result["sides"].get(m, {}) for m in ("pyflame", "torch"))
+    ours, theirs, compiled = (result["sides"].get(m, {}) for m in SIDES)
     cells = [f"{result['title']:<56}"]
     for side in (ours, theirs):
         text = harness.time_text(side["seconds"]) if "seconds" in side else "-"
@@ -98,8 +102,9 @@ def row(result):
     cells.append(f"{ours['rate'] / scale:>7.0f} {unit:<7}" if "rate" in ours else " " * 15)
     cells.append(f"{ours['fraction']:>5.0%}" if "fraction" in ours else " " * 5)
     if "peak" in ours:
-        both = (f"{s['peak'] / 2**30:.2f}" if "peak" in s else "-" for s in (ours, theirs))
-        cells.append(" / ".join(both) + " GiB")
+        for what, scale, unit in (("peak", 2**30, "GiB"), ("first", 1, "s")):
+            both = (f"{s[what] / scale:.2f}" if what in s else "-" for s in (ours, theirs))
+            cells.append(" / ".join(both) + " " + unit)
     bars = []
     if "bar_seconds" in result:
         met = ours.get("seconds", 1e9) <= result["bar_seconds"]
@@ -115,7 +120,12 @@ def row(result):
         bars.append((f"<= {result['bar_memory'] / 2**30:g} GiB", met))
     cells += [f"{text} {'met' if met else 'MISSED'}" for text, met in bars]
     line = "  ".join(cells).rstrip()
-    for module in ("pyflame", "torch"):
+    if "seconds" in compiled and "seconds" in ours:
+        t = compiled["seconds"]
+        line += f"\n{'    torch.compile':<56}  {'':>9}  {harness.time_text(t):>9}  {t / ours['seconds']:>6.2f}x"
+        if "peak" in compiled:
+            line += f"  {compiled['peak'] / 2**30:.2f} GiB  {compiled['first']:.2f} s"
+    for module in SIDES:
         error = result["sides"].get(module, {}).get("error")
         line += f"\n    {module}: {error}" if error else ""
     return line
@@ -135,6 +145,9 @@ def main(given=None):
     parser.add_argument("--seconds", type=float, default=0.2, help="of each round and side")
     parser.add_argument("--small", action="store_true", help="smaller cases; always on the CPU")
     parser.add_argument("--no-torch", action="store_true", help="without PyTorch beside it")
+    parser.add_argument(
+        "--compiled", action="store_true", help="also torch.compile, in the cases made for it"
+    )
     parser.add_argument("--device", help="default: the GPU, or the CPU when there is none")
     parser.add_argument("--json", metavar="FILE", help="write results here")
     args = parser.parse_args(given)
@@ -150,7 +163,7 @@ def main(given=None):
     cases = gpu_case.CASES
     modules = ["pyflame"]
     if not args.no_torch and importlib.util.find_spec("torch"):
-        modules.append("torch")
+        modules += SIDES[1:] if args.compiled else SIDES[1:2]
     wanted = {g for g in GROUPS if getattr(args, g)}
     if args.all or not (wanted or args.case):
         wanted = set(GROUPS)
