@@ -30,14 +30,16 @@ PF_KERNEL(pf_matmul_stream, WARPS* PF_WARP)
       if (column < n && i < chunks) b[u].template load<true>(from + static_cast<pf_i64>(i) * CHUNK);
     }
   };
-  if (given.steady) start();
+  if (given.steady & PF_STEADY_B) start();
   pf_wait_for_earlier();
-  if (!given.steady) start();
+  if (!(given.steady & PF_STEADY_B)) start();
 
 #ifdef PF_NORM
   PF_SHARED char row[PF_VECS * PF_NORM * 16];
   const pf_i64 place = PF_KEPT ? *kept.place : 0;  // on its way meanwhile
-  pf_stream_norm(norm, row);
+  pf_stream_weights by;
+  by.load(norm);
+  pf_stream_norm(norm, by, row);
   pf_barrier();
   PF_T* keep = PF_KEPT ? pf_stream_kept(kept, place) : nullptr;
 #else

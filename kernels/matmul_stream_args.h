@@ -4,10 +4,11 @@
 #include "error_args.h"
 #include "matmul_args.h"
 
+enum { PF_STEADY_B = 1, PF_STEADY_NORM = 2 };  // b; the norm's weight and bias
 struct pf_matmul_stream_args {
   pf_matmul_args of;
   pf_i32 parts;   // of a column
-  pf_i32 steady;  // nobody writes b meanwhile: it may be read before the kernel has waited
+  pf_i32 steady;  // what nobody writes meanwhile: it may be read before the kernel has waited
 };
 static_assert(sizeof(pf_matmul_stream_args) == 408, "as hosts fill it");
 

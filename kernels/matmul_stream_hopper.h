@@ -52,7 +52,7 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
   }
   pf_barrier();
   if (warp == WARPS) {
-    if (!given.steady) pf_wait_for_earlier();
+    if (!(given.steady & PF_STEADY_B)) pf_wait_for_earlier();
     for (pf_i32 u = 0; lane == 0 && u < units; ++u) {
       if (u >= SLOTS) pf_mbarrier_wait(read + u % SLOTS * 8, (u / SLOTS - 1) % 2);
       if (u >= UNDER_WAY && !running)
@@ -70,21 +70,23 @@ PF_KERNEL(pf_matmul_stream_hopper, WARPS* PF_WARP + PF_WARP)
     pf_warp_barrier();  // or lanes that wait for what is earlier keep the first from going on
   } else {              // what others write is only brought nearer
     if (q.bias && t * 64 < columns) pf_prefetch(static_cast<const PF_T*>(q.bias) + first + t * 64);
-#ifdef PF_NORM
-    if (t * 8 < norm.vectors) {
-      if (PF_HAS_W) pf_prefetch(pf_at<PF_T>(norm.weight, t * 64));
-      if (PF_HAS_B) pf_prefetch(pf_at<PF_T>(norm.bias, t * 64));
-    }
-#endif
   }
+#ifdef PF_NORM
+  // By whole warps, all of which are of one group.
+  const bool norms = t < (PF_NORM < PF_WARP ? PF_WARP : PF_NORM);
+  pf_stream_weights by;
+  if (norms && given.steady & PF_STEADY_NORM) by.load(norm);
+#endif
   pf_wait_for_earlier();
   if (warp == WARPS) return;
   if (t == 0) running = 1;
 #ifdef PF_NORM
   PF_SHARED char row[PF_VECS * PF_NORM * 16];
   const pf_i64 place = PF_KEPT ? *kept.place : 0;  // on its way meanwhile
-  // By whole warps, all of which are of one group.
-  if (t < (PF_NORM < PF_WARP ? PF_WARP : PF_NORM)) pf_stream_norm(norm, row);
+  if (norms) {
+    if (!(given.steady & PF_STEADY_NORM)) by.load(norm);
+    pf_stream_norm(norm, by, row);
+  }
   pf_group_barrier(1, WARPS * PF_WARP);
   PF_T* keep = PF_KEPT ? pf_stream_kept(kept, place) : nullptr;
 #else

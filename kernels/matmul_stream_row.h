@@ -21,20 +21,31 @@ enum { CHUNK = 16 / sizeof(PF_T) };
 
 #ifdef PF_NORM
 #define PF_NORM_ARGS , const pf_norm norm, const pf_kept_row kept
+// What a thread of a group multiplies by and adds.
+struct pf_stream_weights {
+  pf_vector<PF_T, CHUNK> weights[PF_VECS], biases[PF_VECS];
+  PF_METHOD void load(const pf_norm& r) {
+    PF_UNROLL for (int i = 0; i < PF_VECS; ++i) {
+      const pf_i32 c = static_cast<pf_i32>(pf_thread() % PF_NORM + i * PF_NORM);
+      PF_UNROLL for (int w = 0; w < 4; ++w) weights[i].w[w] = biases[i].w[w] = 0;
+      if (c >= static_cast<pf_i32>(r.vectors)) continue;
+      if (PF_HAS_W) weights[i].template load<false>(pf_at<PF_T>(r.weight, c * CHUNK));
+      if (PF_HAS_B) biases[i].template load<false>(pf_at<PF_T>(r.bias, c * CHUNK));
+    }
+  }
+};
+
 // The norm of a row into shared memory, where it is behind a barrier; the first block keeps it, and
 // what it found.
-PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
+PF_DEVICE void pf_stream_norm(const pf_norm& r, const pf_stream_weights& by, char* row) {
   PF_SHARED pf_acc room[PF_MAX_WARPS], room2[PF_MAX_WARPS * pf_norm_of<pf_acc, 1>::SUMS];
   const pf_u32 t = pf_thread() % PF_NORM;
   const pf_i32 vectors = static_cast<pf_i32>(r.vectors);
-  pf_vector<PF_T, CHUNK> in[1][PF_VECS], weights[PF_VECS], biases[PF_VECS];
+  pf_vector<PF_T, CHUNK> in[1][PF_VECS];
   PF_UNROLL for (int i = 0; i < PF_VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * PF_NORM);
-    PF_UNROLL for (int w = 0; w < 4; ++w) in[0][i].w[w] = weights[i].w[w] = biases[i].w[w] = 0;
-    if (c >= vectors) continue;
-    in[0][i].template load<false>(pf_at<PF_T>(r.x, c * CHUNK));
-    if (PF_HAS_W) weights[i].template load<false>(pf_at<PF_T>(r.weight, c * CHUNK));
-    if (PF_HAS_B) biases[i].template load<false>(pf_at<PF_T>(r.bias, c * CHUNK));
+    PF_UNROLL for (int w = 0; w < 4; ++w) in[0][i].w[w] = 0;
+    if (c < vectors) in[0][i].template load<false>(pf_at<PF_T>(r.x, c * CHUNK));
   }
   pf_norm_of<pf_acc, 1> found;
   found.template find<PF_T, CHUNK, PF_VECS>(in, t, PF_NORM, vectors, static_cast<pf_acc>(r.eps),
@@ -46,8 +57,8 @@ PF_DEVICE void pf_stream_norm(const pf_norm& r, char* row) {
       pf_acc o[CHUNK];
       PF_UNROLL for (int j = 0; j < CHUNK; ++j) {
         o[j] = found.apply(in[0][i].get(j), 0);
-        if constexpr (PF_HAS_W) o[j] = o[j] * weights[i].get(j);
-        if constexpr (PF_HAS_B) o[j] = o[j] + biases[i].get(j);
+        if constexpr (PF_HAS_W) o[j] = o[j] * by.weights[i].get(j);
+        if constexpr (PF_HAS_B) o[j] = o[j] + by.biases[i].get(j);
       }
       pf_round<PF_T>(o);
       pf_store<PF_T, CHUNK, false>(row + c * 16, o);

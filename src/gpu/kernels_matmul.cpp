@@ -185,6 +185,7 @@ void norm_matmul(const KernelArgs& args) {
     p.steady = args.steady(at.b);
     normalise(p.m, p.k, &p.a_row, &p.a_col);
     normalise(p.k, p.n, &p.b_row, &p.b_col);
+    const auto steady = [&](int i) { return !args.has(i) || args.steady(i); };
     const auto alike = [&](int i) { return !args.has(i) || args.dtype(i) == p.dtype; };
     pf_kept_row kept{};
     if (args.has(at.kept)) {
@@ -200,7 +201,8 @@ void norm_matmul(const KernelArgs& args) {
     const RowNorm norm{{args.data(at.x), optional(at.scale), optional(at.shift), y.data,
                         optional(at.mean), args.data(at.rstd), 1, 0, args.f(number.eps), 0, 0},
                        kRms,
-                       kept};
+                       kept,
+                       steady(at.scale) && steady(at.shift)};
     if (alike(at.x) && alike(at.scale) && alike(at.shift) && norm_product(args, p, norm)) return;
   }
   KernelArgs part = args;

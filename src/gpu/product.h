@@ -109,6 +109,7 @@ struct RowNorm {
   pf_norm r;  // width and rows are not told
   bool rms;
   pf_kept_row kept;  // no data: none
+  bool steady;       // its weight and bias: KernelArgs::steady()
 };
 bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 

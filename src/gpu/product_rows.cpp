@@ -42,7 +42,7 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
                   .value("PARTS", parts)
                   .value("SLOTS", slots)
                   .value("UNDER_WAY", std::clamp<int64_t>(kUnderWay / slot, 1, slots))
-                  .value("PF_RESIDENT", 3);  // two, and attention
+                  .value("PF_RESIDENT", norm ? 2 : 3);  // two, and attention
   } else {
     static constexpr int kBlocks = 2;  // of a compute unit
     parts = ceil_div(each, kMostChunks);
@@ -51,7 +51,9 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
   }
   options = std::move(options).value("CHUNKS", ceil_div(each, parts));
   const int block = (kWarps + by_copies) * t.warp;
-  const pf_matmul_stream_args given{arguments(p, 1, 1), static_cast<pf_i32>(parts), p.steady};
+  const pf_matmul_stream_args given{
+      arguments(p, 1, 1), static_cast<pf_i32>(parts),
+      (p.steady ? PF_STEADY_B : 0) | (norm && norm->steady ? PF_STEADY_NORM : 0)};
   const auto join = [&] {
     return args.join(by_copies ? "matmul_stream_hopper.h" : "matmul_stream.h", options,
                      by_copies ? "pf_matmul_stream_hopper" : "pf_matmul_stream", {-1, 1, p.n, 1});
