@@ -90,6 +90,10 @@ inline RowShape row_shape(int64_t vectors, int64_t v, DType t, int64_t few = 4) 
   if (each > few) each = power_of_two_from(each);
   return each > 16 || each * v > registers ? RowShape{kMost, 0} : RowShape{width, each};
 }
+// Of one row alone, for which others wait: by as many threads as a product's block has to make it.
+inline RowShape one_row_shape(int64_t vectors, int64_t v, DType t) {
+  return row_shape(vectors, v, t, std::min<int64_t>(ceil_div(vectors, 256), 4));
+}
 // PF_WHOLE of kernels/rows.h.
 inline bool whole_rows(const RowShape& s, int64_t vectors, int64_t rows, int64_t rows_of_block) {
   return vectors == s.width * s.vectors && rows % rows_of_block == 0;

@@ -49,7 +49,7 @@ void norm(const KernelArgs& a) {
                   .value("PF_HAS_B", b.data != nullptr)
                   .value("PF_RMS", kRms)
                   .value("PF_PAST", past);
-  const RowShape shape = row_shape(r.vectors, v, t);
+  const RowShape shape = r.rows == 1 ? one_row_shape(r.vectors, v, t) : row_shape(r.vectors, v, t);
   if (shape.vectors == 0) {
     if (a.asked()) return;
     const KeptRow kept = kept_row(bytes, a.traits());

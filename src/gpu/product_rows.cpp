@@ -63,7 +63,7 @@ bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = null
     batched(args, p).launch(join(), Grid(grid), block, bytes, given);
     return true;
   }
-  const RowShape shape = row_shape(chunks, 16 / item, p.dtype);
+  const RowShape shape = one_row_shape(chunks, 16 / item, p.dtype);
   if (shape.vectors == 0 || kWarps * t.warp % shape.width != 0) return false;
   options = std::move(options)
                 .value("PF_NORM", shape.width)
