@@ -43,8 +43,9 @@ PF_DEVICE void pf_one_write(const pf_attention& a, const pf_part& part, pf_i64 o
 }
 
 // `parts`: of PF_D results, a sum and a highest score, for each head, sequence and block of keys;
-// null where one block has all keys.
-PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
+// null where one block has all keys. `steady`: nobody writes lengths meanwhile.
+PF_KERNEL(sdpa_one, 256)
+(const pf_attention a, float* parts, pf_u32 blocks, pf_u32 steady) {
   pf_next_may_start();
   PF_SHARED float shares[WARPS][PF_D];
   PF_SHARED float highs[WARPS], sums[WARPS];
@@ -60,17 +61,16 @@ PF_KERNEL(sdpa_one, 256)(const pf_attention a, float* parts, pf_u32 blocks) {
   const int sequence = static_cast<int>(row - head * sequences);
   // Keys and values come nearer meanwhile: those that are there, as far as lengths are; where they
   // are not yet, none are lost but time.
-  {
-    const pf_part there = pf_part_of(a, head, sequence);
-    const pf_i64 end = there.keys < first + PF_KEYS ? there.keys : first + PF_KEYS;
-    if (lane * 16 % 128 == 0)
-      for (pf_i64 j = first + group; j < end; j += GROUPS) {
-        pf_prefetch(k + (there.k0 + j) * a.k.row);
-        pf_prefetch(v + (there.k0 + j) * a.v.row);
-      }
+  pf_part part = pf_part_of(a, head, sequence);
+  if (lane * 16 % 128 == 0) {
+    const pf_i64 end = part.keys < first + PF_KEYS ? part.keys : first + PF_KEYS;
+    for (pf_i64 j = first + group; j < end; j += GROUPS) {
+      pf_prefetch(k + (part.k0 + j) * a.k.row);
+      pf_prefetch(v + (part.k0 + j) * a.v.row);
+    }
   }
   pf_wait_for_earlier();
-  const pf_part part = pf_part_of(a, head, sequence);
+  if (PF_HAS(PF_SEQUENCES) && !steady) part = pf_part_of(a, head, sequence);
   if (PF_HAS(PF_SEQUENCES) && part.queries < 1) return;
   const pf_i64 end = parts && part.keys > first + PF_KEYS ? first + PF_KEYS : part.keys;
   q += part.q0 * a.q.row;

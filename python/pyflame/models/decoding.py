@@ -36,17 +36,16 @@ class Prompt(Whole):
 
 
 class Next:
-    """One more token for each row, at a column of its own: the cache's `positions`.
+    """One more token for each row, at a column of its own: the last of those that the cache has `used`.
 
-    `upto` says how many columns every row has then; without it that follows from the positions on the
+    `upto` says how many columns every row has then; without it that follows from the numbers on the
     device, so that the step is the same for texts of any lengths.
     """
 
     def __init__(self, cache, upto=None):
         self.cache, self.upto = cache, upto
-        self.positions = cache.positions.unsqueeze(1)
-        self.places = cache.firsts + cache.positions
-        self.used = None if upto else (cache.positions + 1).to(_C.int32)
+        self.positions = cache.used.unsqueeze(1).to(_C.int64) - 1
+        self.places = cache.firsts + self.positions.squeeze(1)
 
     def attend(self, layer, q, k, v, *, both=None, scale=None, dropout=0.0):
         cache, kept = self.cache, self.cache.kept[layer]
@@ -59,7 +58,7 @@ class Next:
         y, _ = _ops.flash_attention(
             *(t.transpose(0, 1) for t in (q.flatten(0, 1), *rows.unbind(1))), scale=scale,
             enable_gqa=True, bottom_right=True, cu_seqlens_q=cache.ones, cu_seqlens_k=cache.starts,
-            seqused_k=self.used, max_seqlen_q=1, max_seqlen_k=cache.length, dense=True,
+            seqused_k=cache.used, max_seqlen_q=1, max_seqlen_k=cache.length, dense=True,
         )  # fmt: skip
         return y.transpose(0, 1).reshape(cache.batch, 1, -1)
 
@@ -83,7 +82,9 @@ class Cache:
         self.batch, self.length = batch, length
         shape = batch, length, 2, heads, size  # keys and values of a token side by side
         self.kept = [_ops.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
-        self.positions = _ops.zeros((batch,), dtype=_C.int64, device=device)  # of the next tokens
+        # Columns of each text, the next token's included: as attention reads them, which knows its keys
+        # early since no step writes this before its end.
+        self.used = _ops.ones((batch,), dtype=_C.int32, device=device)
         self.firsts = _ops.arange(batch, device=device) * length  # rows of the cache as one list
         # As attention wants them: where queries and keys of each text begin, and the end of the last.
         self.ones = _ops.arange(batch + 1, dtype=_C.int32, device=device)
@@ -92,8 +93,9 @@ class Cache:
 
     def clear(self):
         # What is hidden is multiplied by 0: a NaN of an earlier text must not be there.
-        for t in (*self.kept, self.positions):
+        for t in self.kept:
             t.zero_()
+        self.used.fill_(1)
 
 
 # ---- choosing -----------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ class Decoder:
         self.ended = _ops.zeros((batch,), dtype=_C.bool, device=device)
         # Tensors are named here, where a capture looks for what the step reaches.
         self.kept = self.cache.kept
-        self.places = [self.cache.positions, self.cache.firsts, self.cache.ones, self.cache.starts]
+        self.places = [self.cache.used, self.cache.firsts, self.cache.ones, self.cache.starts]
         self.compiled = compile
         self._step = _compile(self._one, mode="reduce-overhead") if compile else self._one
 
@@ -261,7 +263,7 @@ class Decoder:
         at = Next(self.cache, upto)
         logits = self.model.logits(tokens.clamp(min=0).unsqueeze(1), at)[:, 0]
         made = self._chosen(logits, *how)
-        self.cache.positions.add_(1)
+        self.cache.used.add_(1)
         return made
 
     def _chosen(self, logits, choice, ends, pad, vocab):
@@ -287,11 +289,11 @@ class Decoder:
         if choice[0] > 0:
             self.numbers[:count].copy_(_drawn(seeds, count, self.batch))
         lengths = _ops.tensor(prompts.lengths)
-        matrix = prompts.matrix.to(cache.positions.device)
+        matrix = prompts.matrix.to(cache.used.device)
         alike = min(prompts.lengths) == prompts.longest
-        last = (lengths - 1).to(cache.positions.device)
+        last = (lengths - 1).to(cache.used.device)
         logits = model.logits(matrix, Prompt(prompts.longest, cache), last)
-        cache.positions.copy_(lengths)
+        cache.used.copy_(lengths + 1)
         made = self._chosen(logits, *how)
         yield made
         for i in range(1, count):
