@@ -1,9 +1,9 @@
 """Modules over several devices, with the names of torch.nn.parallel: over one they are plain calls."""
 
 import contextlib
-import sys
 
 from .. import _C
+from .._processes import group_module
 from .module import Module
 
 __path__ = []  # nn.parallel.distributed and its like: _aliases.py
@@ -66,8 +66,8 @@ class DistributedDataParallel(DataParallel):
                  init_sync=True, process_group=None, bucket_cap_mb=None,
                  find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
                  static_graph=False, **options):  # fmt: skip
-        distributed = sys.modules.get("pyflame._torch.only.distributed")
-        if distributed is None or not distributed.is_initialized():
+        distributed = group_module()
+        if distributed is None:
             raise RuntimeError(
                 "pf.nn.parallel.DistributedDataParallel: there is no process group; call "
                 "torch.distributed.init_process_group() first, or train the module itself"

@@ -1,9 +1,9 @@
 """DistributedSampler: each of several processes has its share of a dataset."""
 
 import math
-import sys
 from typing import TypeVar
 
+from ..._processes import group_module
 from ...random import Generator
 from .sampler import Sampler, permutation
 
@@ -14,8 +14,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 def _group(name):
     """What the process group says (its size, or this process's number)."""
-    distributed = sys.modules.get("pyflame._torch.only.distributed")
-    if distributed is None or not distributed.is_initialized():
+    distributed = group_module()
+    if distributed is None:
         raise RuntimeError(
             "pf.utils.data.DistributedSampler: there is no process group; expected num_replicas and "
             "rank; pass both"
