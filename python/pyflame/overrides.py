@@ -69,7 +69,7 @@ def _get_current_function_mode_stack():
 
 
 def _get_current_function_mode():
-    return _C._modes()[-1] if _C._modes() else None
+    return next(reversed(_C._modes()), None)
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def _pop_mode_temporarily():
 
 def has_torch_function(relevant_args):
     """Whether one of the arguments has a __torch_function__ of its own, or a mode is on."""
-    return bool(_C._modes()) or any(_says(a) is not None for a in relevant_args)
+    return _C._mode_is_on() or any(_says(a) is not None for a in relevant_args)
 
 
 def has_torch_function_variadic(*relevant_args):
@@ -105,7 +105,7 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
         at = next((i for i, b in enumerate(asked) if isinstance(a, type(b))), len(asked))
         asked.insert(at, a)
     types = tuple(map(type, asked))
-    if _C._modes():
+    if _C._mode_is_on():
         with _pop_mode_temporarily() as mode:
             result = mode.__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:

@@ -261,6 +261,7 @@ void init_modes(nb::module_& m) {
   m.def(
       "_rest_modes", [](bool rest) { modes().resting += rest ? 1 : -1; },
       "No mode of this thread is asked; calls nest.");
+  m.def("_mode_is_on", &mode_is_on, "Whether this thread is within a mode, and it is asked.");
   m.def("_enter_mode", [](nb::handle mode) {
     modes().entered.push_back(Obj::share(mode.ptr()));
     overrides.fetch_add(1, std::memory_order_relaxed);

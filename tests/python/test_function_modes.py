@@ -194,3 +194,16 @@ def test_gradients_through_a_mode(t):
     expected = t.ones(3, requires_grad=True)
     (t.nn.functional.softmax(expected * t.tensor([1.0, 2.0, 3.0]), 0) ** 2).sum().backward()
     assert t.equal(w.grad, expected.grad)
+
+
+def test_functions_of_libraries_ask_modes_that_are_asked(t):
+    """Within DisableTorchFunction a mode rests: has_torch_function() must not say that it is asked."""
+    disabled = importlib.import_module(
+        "torch._C" if t is not pf else "pyflame._torch.only._C"
+    ).DisableTorchFunction
+    asks, x, found = t.overrides.has_torch_function, t.ones(1), []
+    with t.overrides.BaseTorchFunctionMode():
+        found.append(asks((x,)))
+        with disabled():
+            found.append(asks((x,)))
+    assert [*found, asks((x,))] == [True, False, False]
