@@ -8,15 +8,15 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <span>
 #include <sstream>
 #include <unordered_map>
 
 #include "arguments.h"
 #include "ops/autocast.h"
+#include "ops/pointwise.h"
 #include "ops/pointwise_text.h"
-#include "ops/record.h"
 #include "pyflame/random.h"
+#include "results.h"
 #include "table/score.h"
 
 namespace pyflame::python {
@@ -27,8 +27,8 @@ struct Overload {
   size_t row;
   Signature schema;
   std::function<ops::Value(std::vector<ops::Value>&)> call;
-  PyTypeObject* result_type = nullptr;  // named tuple
   bool old = false;                     // ops::kOld
+  PyTypeObject* named_tuple = nullptr;  // of its results: to_python()
 };
 
 struct OpSet {
@@ -69,16 +69,6 @@ void parse(OpSet& set) {
 }
 
 // ---- binding arguments --------------------------------------------------------------------------
-
-// Keywords that PyTorch has everywhere and that are not part of a row's schema.
-struct Extras {
-  bool requires_grad = false;
-  bool pin_memory = false;
-  bool fresh = false;  // the operation has no tensors: its values may go into any dtype
-  PyObject* out = nullptr;
-  PyObject* generator = nullptr;
-  PyObject* memory_format = nullptr;
-};
 
 // Where a keyword goes: index of the parameter, -1 when it is an extra, -2 when unknown.
 int find_keyword(const Signature& s, PyObject* name, PyObject* value, Extras* extras) {
@@ -293,69 +283,6 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t nargs,
   type_error(m.str());
 }
 
-// ---- results ------------------------------------------------------------------------------------
-// One field a line, as PyTorch prints it.
-PyObject* tuple_repr(PyObject* o) {
-  const std::string_view name = Py_TYPE(o)->tp_name;  // "pyflame.return_types.max"
-  std::string r = shown_package() + std::string(name.substr(name.find('.'))) + "(";
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
-    Obj value(PyObject_Repr(PyTuple_GET_ITEM(o, i)));
-    const char* text = value ? PyUnicode_AsUTF8(value.get()) : nullptr;
-    if (!text) return nullptr;
-    r += std::string(i ? ",\n" : "\n") + Py_TYPE(o)->tp_members[i].name + "=" + text;
-  }
-  return PyUnicode_FromString((r + ")").c_str());
-}
-PyTypeObject* named_tuple(const table::Schema& s) {
-  auto* fields = new std::vector<PyStructSequence_Field>();  // lives as long as the type
-  for (const std::string& f : s.result_names) fields->push_back({strdup(f.c_str()), nullptr});
-  fields->push_back({nullptr, nullptr});
-  PyStructSequence_Desc desc{strdup(("pyflame.return_types." + s.name).c_str()), "", fields->data(),
-                             static_cast<int>(s.result_names.size())};
-  PyTypeObject* t = PyStructSequence_NewType(&desc);
-  if (!t) throw PythonError();
-  t->tp_repr = tuple_repr;
-  return t;
-}
-
-PyObject* to_python(Overload& o, ops::Value& v) {
-  struct Visitor {
-    Overload& o;
-    PyObject* operator()(std::monostate) { Py_RETURN_NONE; }
-    PyObject* operator()(bool b) { return PyBool_FromLong(b); }
-    PyObject* operator()(int64_t i) { return PyLong_FromLongLong(i); }
-    PyObject* operator()(double d) { return PyFloat_FromDouble(d); }
-    PyObject* operator()(Scalar s) { return wrap(s); }
-    PyObject* operator()(Tensor& t) { return wrap(std::move(t)); }
-    PyObject* operator()(const IntList& l) {
-      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
-      for (size_t i = 0; i < l.size(); ++i)
-        PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(l[i]));
-      return r.release();
-    }
-    PyObject* operator()(const TensorList& l) {
-      if (o.schema.result_names.size() != l.size() || l.empty()) return wrap_tuple(l);
-      if (!o.result_type) o.result_type = named_tuple(o.schema);
-      Obj r(check(PyStructSequence_New(o.result_type)));
-      for (size_t i = 0; i < l.size(); ++i)
-        PyStructSequence_SetItem(r.get(), static_cast<Py_ssize_t>(i), check(wrap(l[i])));
-      return r.release();
-    }
-    PyObject* operator()(const std::vector<double>& l) {
-      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
-      for (size_t i = 0; i < l.size(); ++i)
-        PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(l[i]));
-      return r.release();
-    }
-    PyObject* operator()(DType t) { return wrap(t); }
-    PyObject* operator()(Device d) { return wrap(d); }
-    PyObject* operator()(const std::string& s) {
-      return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
-    }
-  };
-  return check(std::visit(Visitor{o}, v));
-}
-
 // Runs with the random state of a Generator object, and writes the state back.
 class WithGenerator {
  public:
@@ -388,98 +315,6 @@ class WithGenerator {
   RandomState before_{};
 };
 
-// The result is complete before out= is written, so out= may be an operand. A part of one, or an
-// index, is a mistake: the operand would not be what it was.
-void check_out(const table::Schema& s, const std::vector<ops::Value>& values, const Tensor& out) {
-  const auto check = [&](const Tensor& t, bool index) {
-    if (!t.defined() || t->storage != out->storage || t->numel == 0 || out->numel == 0) return;
-    const bool same = t->offset == out->offset && t->shape == out->shape &&
-                      t->dtype == out->dtype && t->strides == out->strides;
-    const auto begin = [](const Tensor& v) { return v->offset * int64_t(itemsize(v->dtype)); };
-    const auto end = [&](const Tensor& v) {
-      return begin(v) + v->numel * int64_t(itemsize(v->dtype));
-    };
-    const bool apart = !t->contiguous || !out->contiguous || end(t) <= begin(out) ||
-                       end(out) <= begin(t);  // strided ones may interleave
-    PF_CHECK(same ? !index : apart, ValueError, "out", "got out= of ", s.name, " that ",
-             same ? "is its index" : "shares a part of its memory with an argument",
-             "; expected memory of its own, or the whole of another argument; clone() one of them");
-  };
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string& name = s.params[i].name;
-    if (const auto* t = std::get_if<Tensor>(&values[i]))
-      check(*t, name == "index" || name == "indices");
-    else if (const auto* list = std::get_if<TensorList>(&values[i]))
-      for (const Tensor& t : *list) check(t, false);
-  }
-}
-
-// The tensors of out=: one, or one for each result.
-std::span<PyObject*> outs_of(const Extras& extras, PyObject** single) {
-  *single = extras.out;
-  if (is_tensor(extras.out)) return {single, 1};
-  return {PySequence_Fast_ITEMS(extras.out),
-          static_cast<size_t>(PySequence_Fast_GET_SIZE(extras.out))};
-}
-
-void fit_out(const Tensor& out, const Tensor& t, const Extras& extras) {
-  // Without elements it stands for "made for me": it takes memory of the result's shape.
-  if (!(out->shape == t->shape) && out->numel == 0 && out.is_leaf() && !out.requires_grad())
-    take_values(out.impl(), empty(t->shape.vec(), out->dtype, out->storage->device));
-  if (!(out->shape == t->shape))
-    PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
-            "; pass a tensor of that shape or use the result");
-  // Kinds may widen (bool, integer, float, complex), as where a result is written in place.
-  PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out", "got out= of ",
-           out->dtype, " for a result of ", t->dtype,
-           "; expected one that can hold it; pass out= of another dtype or convert the result");
-}
-
-PyObject* finish(PyObject* result, const Extras& extras) {
-  Obj r(result);
-  if (extras.memory_format && is_tensor(r.get())) {
-    const Tensor& t = tensor_of(r.get());
-    const bool wants = t.requires_grad();
-    Tensor laid = contiguous(t.detach(), to_memory_format(extras.memory_format, "empty"));
-    if (wants) laid.requires_grad_(true);
-    r = Obj(wrap(std::move(laid)));
-  }
-  if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
-  if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
-  if (extras.out) {
-    PyObject* single;
-    const std::span<PyObject*> outs = outs_of(extras, &single);
-    const bool several = PyTuple_Check(r.get());
-    const size_t n = several ? static_cast<size_t>(PyTuple_GET_SIZE(r.get())) : 1;
-    bool tensors = several || is_tensor(r.get());
-    for (size_t i = 0; several && i < n; ++i)
-      tensors &= is_tensor(PyTuple_GET_ITEM(r.get(), static_cast<Py_ssize_t>(i)));
-    if (!tensors) type_error("pf: out= needs an operation whose results are tensors");
-    if (n != outs.size() || several == is_tensor(extras.out))
-      type_error("pf: got out= of " + std::string(several ? "" : "a list of ") +
-                 std::to_string(outs.size()) + " tensors; expected " +
-                 (several ? "a tuple of " + std::to_string(n) : std::string("one tensor")));
-    const auto result_at = [&](size_t i) -> const Tensor& {
-      return tensor_of(several ? PyTuple_GET_ITEM(r.get(), static_cast<Py_ssize_t>(i)) : r.get());
-    };
-    for (size_t i = 0; i < n; ++i) fit_out(tensor_of(outs[i]), result_at(i), extras);
-    for (size_t i = 0; i < n; ++i) copy_(tensor_of(outs[i]), result_at(i));
-    if (!several) {
-      Py_INCREF(extras.out);
-      return extras.out;
-    }
-    const bool named = Py_TYPE(r.get()) != &PyTuple_Type;
-    Obj made(check(named ? PyStructSequence_New(Py_TYPE(r.get()))
-                         : PyTuple_New(static_cast<Py_ssize_t>(n))));
-    for (size_t i = 0; i < n; ++i) {
-      Py_INCREF(outs[i]);
-      PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), outs[i]);
-    }
-    return made.release();
-  }
-  return r.release();
-}
-
 // A pointwise operation of tensors alone: nothing to bind. Null when the call is no such one.
 PyObject* run_quick(const OpSet& set, PyObject* const* args, Py_ssize_t nargs) {
   const auto row = static_cast<table::OpId>(set.quick);
@@ -507,23 +342,20 @@ PyObject* run_any(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
                              "pf.%s: factors among the tensors are an old order of arguments; pass "
                              "alpha=, beta= or value= as keywords",
                              set.name.c_str()));
-    if (extras.out) [[unlikely]] {
-      PyObject* single;
-      for (PyObject* out : outs_of(extras, &single)) check_out(o.schema, values, tensor_of(out));
-    }
+    if (extras.out) [[unlikely]]
+      check_out(o.schema, values, extras);
     PyObject* result;
     if (extras.generator) {
       WithGenerator with(extras.generator);
       ops::Value v = o.call(values);
-      result = to_python(o, v);
+      result = to_python(o.schema, v, &o.named_tuple);
     } else {
       ops::Value v = o.call(values);
-      result = to_python(o, v);
+      result = to_python(o.schema, v, &o.named_tuple);
     }
     values.clear();
     spare = std::move(values);
-    if (extras.requires_grad || extras.out || extras.pin_memory || extras.memory_format)
-        [[unlikely]]
+    if (extras.change_results()) [[unlikely]]
       return finish(result, extras);
     return result;
   }
@@ -779,6 +611,7 @@ void init_registry(nb::module_& m) {
   m.def("_table", &table_rows);
   m.def("_parse_schema", &parsed);
   m.def("_fits", &fits);
+  m.def("_return_types", &return_types);
   m.def("_define_pointwise",
         [](const std::string& name, const std::string& expression,
            const std::vector<std::pair<std::string, double>>& attrs,

@@ -92,6 +92,11 @@ def test_out_of_several_results_refused():
         pf.add(v, v, out=(v,))
     with pytest.raises(ValueError, match="memory"):
         pf.max(x, 1, out=(x[0, :2], i))
+    fresh = pf.empty(0)  # gets memory only where all fit
+    for other in (i[:1], i.bool()):
+        with pytest.raises(pf.PyFlameError, match="out="):
+            pf.max(x, 1, out=(fresh, other))
+        assert fresh.shape == (0,)
 
 
 def test_out_of_another_shape_is_refused():

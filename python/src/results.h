@@ -1,0 +1,32 @@
+// What a call from Python gives: values of operations as Python objects, and what the keywords that
+// any operation takes (out=, requires_grad=, ...) make of them.
+#pragma once
+
+#include <vector>
+
+#include "common.h"
+#include "table/schema.h"
+
+namespace pyflame::python {
+
+// Keywords that PyTorch has everywhere and that are not part of a row's schema.
+struct Extras {
+  bool requires_grad = false;
+  bool pin_memory = false;
+  bool fresh = false;  // the operation has no tensors: its values may go into any dtype
+  PyObject* out = nullptr;
+  PyObject* generator = nullptr;
+  PyObject* memory_format = nullptr;
+  bool change_results() const { return requires_grad || pin_memory || out || memory_format; }
+};
+
+// New reference. `kept` is where the caller keeps the class that named results of the schema have.
+PyObject* to_python(const table::Schema&, ops::Value&, PyTypeObject** kept);
+// ValueError where a tensor of out= must not be written with these arguments.
+void check_out(const table::Schema&, const std::vector<ops::Value>& arguments, const Extras&);
+// The result (stolen) as the keywords want it; out= itself, written.
+PyObject* finish(PyObject* result, const Extras&);
+// Name of an operation -> the class of its named results, of all that have some.
+nb::dict return_types();
+
+}  // namespace pyflame::python
