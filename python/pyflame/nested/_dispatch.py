@@ -113,22 +113,26 @@ def _beside(name, dense, nested):
     )
 
 
+def _values(v):
+    return plain(v) if _is_nested(v) else v
+
+
+def _with_values(func, args, kwargs, value=_values):
+    """`func` of what `value` makes of each argument."""
+    return func(*map(value, args), **{k: value(v) for k, v in kwargs.items()})
+
+
 def _elementwise(name, func, args, kwargs):
-    nested = _nested_of(args, kwargs)
-    first = _together(name, nested)
+    first = _together(name, _nested_of(args, kwargs))
 
     def value(v):
-        if _is_nested(v):
-            return plain(v)
-        return _beside(name, v, first) if isinstance(v, Tensor) else v
+        return (
+            _beside(name, v, first) if isinstance(v, Tensor) and not _is_nested(v) else _values(v)
+        )
 
-    if name in ("to", "type_as"):
-        args = [plain(v) if _is_nested(v) else v for v in args]
-        result = func(*args, **kwargs)
-    else:
-        if name == "copy_" and not _is_nested(args[0]):
-            refuse("a nested tensor to be copied into a dense one", "a nested one")
-        result = func(*map(value, args), **{k: value(v) for k, v in kwargs.items()})
+    if name == "copy_" and not _is_nested(args[0]):
+        refuse("a nested tensor to be copied into a dense one", "a nested one")
+    result = _with_values(func, args, kwargs, _values if name in ("to", "type_as") else value)
     if name.endswith("_") and not name.startswith("_") and _is_nested(args[0] if args else None):
         return args[0]
     if not isinstance(result, Tensor):
@@ -235,10 +239,7 @@ def _norm(name, func, input, normalized_shape, *args, **kwargs):
 
 
 def _embedding(name, func, *args, **kwargs):
-    first = _nested_of(args, kwargs)[0]
-    value = lambda v: plain(v) if _is_nested(v) else v  # noqa: E731
-    result = func(*map(value, args), **{k: value(v) for k, v in kwargs.items()})
-    return first._with(result)
+    return _nested_of(args, kwargs)[0]._with(_with_values(func, args, kwargs))
 
 
 def _matmul(name, func, a, b):
