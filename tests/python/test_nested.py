@@ -373,3 +373,9 @@ def test_training():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.2 * losses[0]
+
+
+def test_the_dtype_of_a_nested_tensor_alone(t):
+    like = nested(t, parts(t, (3, 1)))
+    for found in (t.ones(2).to(like), *([t.ones(2).type_as(like)] if t is pf else [])):
+        assert type(found) is t.Tensor and found.shape == (2,) and found.dtype == t.float64

@@ -132,7 +132,10 @@ def _elementwise(name, func, args, kwargs):
 
     if name == "copy_" and not _is_nested(args[0]):
         refuse("a nested tensor to be copied into a dense one", "a nested one")
-    result = _with_values(func, args, kwargs, _values if name in ("to", "type_as") else value)
+    only_dtype = name in ("to", "type_as")  # the other operand's, which may be the nested one
+    result = _with_values(func, args, kwargs, _values if only_dtype else value)
+    if only_dtype and not _is_nested(args[0]):
+        return result
     if name.endswith("_") and not name.startswith("_") and _is_nested(args[0] if args else None):
         return args[0]
     if not isinstance(result, Tensor):
