@@ -1,6 +1,7 @@
 """Optimizers against their formulas in NumPy, over several steps and parameter groups."""
 
 import math
+import pickle
 import sys
 
 import numpy as np
@@ -326,3 +327,13 @@ def test_what_lies_channels_last_is_updated_where_it_lies(kind):
             t.ndim == 4
         )
         np.testing.assert_array_equal(t.detach().cpu().numpy(), u.detach().cpu().numpy())
+
+
+def test_optimizers_are_named_where_programs_find_them():
+    for name in pf.optim.__all__:
+        cls = getattr(pf.optim, name)
+        if isinstance(cls, type):
+            assert cls.__module__ == "pyflame.optim" and pickle.loads(pickle.dumps(cls)) is cls
+    assert b"pyflame.optim\n" in pickle.dumps(pf.optim.SGD, 0)
+    old = pickle.dumps(pf.optim.SGD, 0).replace(b"pyflame.optim\n", b"pyflame.optim.adam_sgd\n")
+    assert pickle.loads(old) is pf.optim.SGD

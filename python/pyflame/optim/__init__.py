@@ -16,6 +16,12 @@ __all__ = [
     "swa_utils",
 ]  # fmt: skip
 
+for (
+    _name
+) in __all__:  # pickles and messages name where programs find a class, not which file it is in
+    if isinstance(globals().get(_name), type):
+        globals()[_name].__module__ = __name__
+
 
 def __getattr__(name):  # it needs modules, which an optimizer does not
     if name == "swa_utils":
