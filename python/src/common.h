@@ -174,6 +174,7 @@ struct PyDType {
 };
 struct PyDevice {
   PyObject_HEAD Device value;
+  bool numbered;  // of the one CPU: it was named cpu:0, which is shown
 };
 extern PyTypeObject* DTypeType;
 extern PyTypeObject* DeviceType_;

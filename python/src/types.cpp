@@ -69,6 +69,11 @@ PyType_Spec dtype_spec = {"pyflame.dtype", sizeof(PyDType), 0,
 Device device_of(PyObject* o) {
   return reinterpret_cast<PyDevice*>(o)->value;
 }
+// Whether its number is told: the one CPU, and meta, have none unless they were named by it.
+bool has_number(PyObject* o) {
+  const Device d = device_of(o);
+  return (!d.is_cpu() && d.type != DeviceType::Meta) || reinterpret_cast<PyDevice*>(o)->numbered;
+}
 std::string backend_name(Device d) {
   std::string s = d.str();
   return s.substr(0, s.find(':'));
@@ -80,10 +85,14 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type,
                                      &index))
       return nullptr;
-    if (index == Py_None) return wrap(to_device(type));
+    if (Py_TYPE(type) == DeviceType_ && index == Py_None) return Py_NewRef(type);
+    if (index == Py_None && !PyUnicode_Check(type)) return wrap(to_device(type));
     if (!PyUnicode_Check(type)) type_error("pf.device: an index needs a device type as text");
     std::string name = check(PyUnicode_AsUTF8(type) ? type : nullptr) ? PyUnicode_AsUTF8(type) : "";
-    return wrap(parse_device(name + ":" + std::to_string(to_int64(index, "device index"))));
+    if (index != Py_None) name += ":" + std::to_string(to_int64(index, "device index"));
+    Obj made(check(wrap(parse_device(name))));
+    reinterpret_cast<PyDevice*>(made.get())->numbered = name.find(':') != std::string::npos;
+    return made.release();
   });
 }
 // PyTorch's programs know GPUs of either vendor as cuda, which names an AMD one where there is no
@@ -95,16 +104,15 @@ Device shown(Device d) {
   return d;
 }
 PyObject* device_repr(PyObject* o) {
-  return PyUnicode_FromFormat("device(type='%s')", device_of(o).str().c_str());
-}
-PyObject* device_full_repr(PyObject* o) {
-  Device d = shown(device_of(o));
-  std::string b = backend_name(d);
-  if (d.is_cpu() || d.type == DeviceType::Meta) return device_repr(o);
-  return PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index);
+  const Device d = shown(device_of(o));
+  const std::string b = backend_name(d);
+  return has_number(o) ? PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index)
+                       : PyUnicode_FromFormat("device(type='%s')", b.c_str());
 }
 PyObject* device_str(PyObject* o) {
-  return str(shown(device_of(o)).str());
+  const Device d = shown(device_of(o));
+  const std::string b = backend_name(d);
+  return str(has_number(o) ? b + ":" + std::to_string(d.index) : b);
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if ((op != Py_EQ && op != Py_NE) || !(Py_TYPE(b) == DeviceType_ || PyUnicode_Check(b)))
@@ -123,7 +131,7 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   return PyBool_FromLong(equal == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* o) {  // equal to the hash of its name: they compare equal
-  Obj s(device_str(o));
+  Obj s(str(shown(device_of(o)).str()));
   return s ? PyObject_Hash(s.get()) : -1;
 }
 PyObject* device_type(PyObject* o, void*) {
@@ -135,7 +143,7 @@ PyObject* device_backend(PyObject* o, void*) {
   return str(backend_name(device_of(o)));
 }
 PyObject* device_index(PyObject* o, void*) {
-  if (device_of(o).is_cpu() || device_of(o).type == DeviceType::Meta) Py_RETURN_NONE;
+  if (!has_number(o)) Py_RETURN_NONE;
   return PyLong_FromLong(device_of(o).index);
 }
 PyObject* device_reduce(PyObject* o, PyObject*) {
@@ -165,7 +173,8 @@ PyGetSetDef device_getset[] = {
     {"type", device_type, nullptr, "'cpu', 'meta', or 'cuda' for a GPU of any vendor.", nullptr},
     {"backend", device_backend, nullptr, "'cpu', 'rocm' or 'cuda': which one it really is.",
      nullptr},
-    {"index", device_index, nullptr, "Number of the GPU; None for the CPU.", nullptr},
+    {"index", device_index, nullptr, "Number of the GPU; None for the CPU, unless named cpu:0.",
+     nullptr},
     {}};
 PyMethodDef device_methods[] = {
     {"__reduce__", device_reduce, METH_NOARGS, nullptr},
@@ -174,7 +183,7 @@ PyMethodDef device_methods[] = {
     {}};
 PyType_Slot device_slots[] = {
     {Py_tp_new, slot(device_new)},
-    {Py_tp_repr, slot(device_full_repr)},
+    {Py_tp_repr, slot(device_repr)},
     {Py_tp_str, slot(device_str)},
     {Py_tp_hash, slot(device_hash)},
     {Py_tp_richcompare, slot(device_compare)},
@@ -302,7 +311,9 @@ PyObject* wrap(DType t) {
 }
 PyObject* wrap(Device d) {
   auto* o = PyObject_New(PyDevice, DeviceType_);
-  if (o) o->value = d;
+  if (!o) return nullptr;
+  o->value = d;
+  o->numbered = false;
   return reinterpret_cast<PyObject*>(o);
 }
 PyObject* wrap_size(const Dims& dims) {

@@ -83,6 +83,14 @@ def test_devices():
     assert pf.rocm_is_available() == (pf.rocm_device_count() > 0)
     assert "cpu" in pf.backends() and isinstance(pf.device_info("cpu"), dict)
     assert pf.cuda.is_available() == (gpus > 0)
+    for d in (pf.device("cpu", 0), pf.device("cpu:0")):  # the same place, shown as it was named
+        assert d.index == 0 and repr(d) == "device(type='cpu', index=0)" and str(d) == "cpu:0"
+        assert (
+            d == pf.device("cpu") and hash(d) == hash(pf.device("cpu")) and pf.device(d).index == 0
+        )
+        assert pickle.loads(pickle.dumps(d)).index == copy.deepcopy(d).index == 0
+        assert pf.zeros(1, device=d).device.index is None
+    assert pf.device("meta").index is None and pf.device("meta:0").index == 0
 
 
 @pytest.mark.parametrize(
