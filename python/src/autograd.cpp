@@ -49,6 +49,13 @@ struct PyNode final : PyNodeBase {
     for (const auto& s : saved) s.each_owned(o);
   }
 
+  Obj saved_tensors() const override {
+    Obj kept(check(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
+    for (size_t i = 0; i < saved.size(); ++i)
+      PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), check(wrap(saved[i].get(*this))));
+    return kept;
+  }
+
   Grads apply(const Grads& grads) override {
     WithGil gil;
     try {
@@ -66,10 +73,7 @@ struct PyNode final : PyNodeBase {
           AutogradError, "backward", text,
           " was part of a cycle that Python's collector has freed; keep a reference to a result "
           "of it until backward() has run");
-    Obj kept(check(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
-    for (size_t i = 0; i < saved.size(); ++i)
-      PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), check(wrap(saved[i].get(*this))));
-    check(PyObject_SetAttrString(held->get(), "_saved", kept.get()));
+    check(PyObject_SetAttrString(held->get(), "_saved", saved_tensors().get()));
     Obj args(check(PyTuple_New(static_cast<Py_ssize_t>(results.size()) + 1)));
     Py_INCREF(held->get());
     PyTuple_SET_ITEM(args.get(), 0, held->get());

@@ -48,6 +48,7 @@ struct PyNodeBase : autograd::Node {
   std::string text;  // its name
   std::shared_ptr<NodeObject> backward, ctx;
   using Node::Node;
+  virtual Obj saved_tensors() const = 0;  // a tuple; raises where they were freed or written since
 };
 
 // tp_traverse and tp_clear for whoever holds the one reference to a tensor, or a node.

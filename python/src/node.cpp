@@ -161,13 +161,16 @@ PyObject* repr(PyObject* o) {
 PyObject* node_name(PyObject* o, PyObject*) {
   return guarded([&] { return str(display_name(node(o))); });
 }
-// Also what a custom function's forward() left on its ctx.
+// Also what a custom function's forward() left on its ctx, which itself knows the saved tensors
+// within backward() alone.
 PyObject* get_attribute(PyObject* o, PyObject* attribute) {
   PyObject* r = PyObject_GenericGetAttr(o, attribute);
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   const auto* p = dynamic_cast<const PyNodeBase*>(&node(o));
   if (!p || !p->ctx) return nullptr;
   PyErr_Clear();
+  if (equals(attribute, "saved_tensors"))
+    return guarded([&] { return p->saved_tensors().release(); });
   return PyObject_GetAttr(p->ctx->get(), attribute);
 }
 PyObject* next_functions(PyObject* o, void*) {

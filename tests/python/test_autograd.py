@@ -404,6 +404,25 @@ def test_custom_function():
     assert not Exp.apply(pf.ones(2)).requires_grad
 
 
+def test_saved_tensors_are_read_outside_of_backward():
+    x = leaf(3)
+    y = Exp.apply(x)
+    (saved,) = y.grad_fn.saved_tensors
+    assert pf.equal(saved, y) and saved.grad_fn is y.grad_fn
+    a, b = Scaled.apply(x, 2.0, x).grad_fn.saved_tensors
+    assert pf.equal(a, x) and a.is_leaf and a.requires_grad and pf.equal(a, b)
+    y.sum().backward()
+    with pytest.raises(pf.AutogradError, match="freed"):
+        y.grad_fn.saved_tensors  # noqa: B018 (raises)
+    x.detach().mul_(2)
+    changed = Scaled.apply(x, 2.0, x)
+    x.detach().mul_(2)
+    with pytest.raises(pf.AutogradError, match="changed in place"):
+        changed.grad_fn.saved_tensors  # noqa: B018
+    with pytest.raises(AttributeError):
+        (x * 2).grad_fn.saved_tensors  # noqa: B018
+
+
 def test_custom_function_with_several_results():
     class Split(Function):
         @staticmethod
