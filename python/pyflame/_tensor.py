@@ -165,7 +165,7 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
 
 
 def __reduce_ex__(self, protocol):
-    state = (self._bytes(), self.dtype, tuple(self.shape))
+    state = (self._bytes(), self.dtype, tuple(self.size()))
     return _rebuild, (type(self), *state, self.requires_grad and self.is_leaf, dict(self.__dict__))
 
 

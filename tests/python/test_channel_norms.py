@@ -1,6 +1,7 @@
 """Norms of channels against NumPy in float64: values, gradients, second ones, running statistics."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -472,6 +473,22 @@ def test_lazy_layers():
     assert nn.LazyInstanceNorm1d()(pf.randn(3, 5)).shape == (3, 5)
     assert nn.LazyConvTranspose1d(4, 2)(pf.randn(3, 5)).shape == (4, 6)
     assert nn.LazyBatchNorm1d(affine=False)(pf.randn(3, 5)).shape == (3, 5)
+
+
+def test_lazy_parameters_have_no_shape():
+    for without in (nn.LazyLinear(3).weight, nn.UninitializedBuffer()):
+        with pytest.raises(
+            RuntimeError, match="Can't access the shape of an uninitialized parameter"
+        ):
+            without.shape  # noqa: B018 (raises)
+    lazy = pickle.loads(pickle.dumps(nn.LazyLinear(3)))
+    for keep in (True, False):
+        lazy.load_state_dict(nn.LazyLinear(3).state_dict(keep_vars=keep))
+        assert nn.parameter.is_lazy(lazy.weight)
+        with pytest.raises(RuntimeError, match="size mismatch"):
+            nn.Linear(2, 3).load_state_dict(lazy.state_dict(keep_vars=keep))
+    lazy.load_state_dict(nn.Linear(2, 3).state_dict())
+    assert lazy.weight.shape == (3, 2)
 
 
 @pytest.mark.parametrize(

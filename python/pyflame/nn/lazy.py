@@ -3,6 +3,7 @@
 import inspect
 
 from .. import _ops
+from .._C import Tensor
 from . import convolution, layers, normalization
 from .parameter import UninitializedParameter
 
@@ -61,7 +62,7 @@ class LazyModuleMixin:
         for table in (self._parameters, self._buffers):
             for name, old in table.items():
                 value = state_dict.get(prefix + name)
-                if old is None or not hasattr(value, "shape") or value.shape == old.shape:
+                if old is None or not isinstance(value, Tensor) or value.size() == old.size():
                     continue
                 if isinstance(old, UninitializedParameter):
                     old.materialize(tuple(value.shape))

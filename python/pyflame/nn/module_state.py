@@ -187,10 +187,10 @@ class _WithState:
             value = state_dict[key]
             if not isinstance(value, Tensor):
                 error_msgs.append(f'"{key}" is a {type(value).__name__}, not a tensor')
-            elif tuple(value.shape) != tuple(target.shape):
+            elif tuple(value.size()) != tuple(target.size()):  # a lazy parameter has no shape
                 error_msgs.append(
-                    f'"{key}": size mismatch: got {list(value.shape)}; expected '
-                    f"{list(target.shape)}"
+                    f'"{key}": size mismatch: got {list(value.size())}; expected '
+                    f"{list(target.size())}"
                 )
             elif value.is_complex() and not target.is_complex() and not loading.assign:
                 error_msgs.append(

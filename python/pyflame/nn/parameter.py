@@ -34,7 +34,18 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{text}"
 
 
-class UninitializedParameter(Parameter):
+class _WithoutShape:
+    @property
+    def shape(self):
+        raise RuntimeError(
+            f"pf.nn.{type(self).__name__}: Can't access the shape of an uninitialized parameter or buffer. "
+            "This error usually happens in `load_state_dict` when trying to load an uninitialized parameter "
+            "into an initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
+        )
+
+
+class UninitializedParameter(_WithoutShape, Parameter):
     """The parameter of a lazy layer: it has no shape yet, and becomes a Parameter when it gets one."""
 
     def __new__(cls, requires_grad=True, device=None, dtype=None):
@@ -94,7 +105,7 @@ class Buffer(Tensor):
         return found
 
 
-class UninitializedBuffer(Buffer):
+class UninitializedBuffer(_WithoutShape, Buffer):
     """The buffer of a lazy layer: it has no shape yet."""
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
