@@ -80,6 +80,8 @@ def load(module):
 def result_type(text, name, tuples):
     if text.startswith("("):
         fields = [part.split() for part in text[1:-1].split(",")]
+        if len(fields[0]) == 1:
+            return f"tuple[{text[1:-1]}]"
         key = tuple(f[1] for f in fields)
         tuples[key] = f"_{'_'.join(key)}"
         return tuples[key]

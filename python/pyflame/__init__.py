@@ -113,6 +113,7 @@ _MODULES = (
     "overrides",
     "profiler",
     "random",
+    "return_types",
     "streams",
     "training",
     "transforms",

@@ -588,11 +588,11 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
                   std_doc.c_str()});
   f.op(&var_mean_row,
        {"var_mean(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, float? "
-        "correction=None) -> (Tensor var, Tensor mean)",
+        "correction=None) -> (Tensor, Tensor)",
         var_mean_doc.c_str(), kFunction});
   f.op(&std_mean_row,
        {"std_mean(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, float? "
-        "correction=None) -> (Tensor std, Tensor mean)",
+        "correction=None) -> (Tensor, Tensor)",
         std_mean_doc.c_str(), kFunction});
   // The old short form: all elements.
   f.op(+[](const Tensor& x, bool unbiased) { return var_row(x, {}, unbiased, false, {}); },
@@ -600,10 +600,10 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
   f.op(+[](const Tensor& x, bool unbiased) { return std_row(x, {}, unbiased, false, {}); },
        {"std(Tensor input, bool unbiased) -> Tensor", "The standard deviation of all elements."});
   f.op(+[](const Tensor& x, bool unbiased) { return var_mean_row(x, {}, unbiased, false, {}); },
-       {"var_mean(Tensor input, bool unbiased) -> (Tensor var, Tensor mean)",
+       {"var_mean(Tensor input, bool unbiased) -> (Tensor, Tensor)",
         "Variance and mean of all elements.", kFunction});
   f.op(+[](const Tensor& x, bool unbiased) { return std_mean_row(x, {}, unbiased, false, {}); },
-       {"std_mean(Tensor input, bool unbiased) -> (Tensor std, Tensor mean)",
+       {"std_mean(Tensor input, bool unbiased) -> (Tensor, Tensor)",
         "Standard deviation and mean of all elements.", kFunction});
   f.op(&prod_row,
        {"prod(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",

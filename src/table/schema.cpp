@@ -201,10 +201,11 @@ void Parser::results(Schema* s) const {
   } else if (s->result.front() == '(') {
     for (std::string_view part : split(inner(s->result))) {
       const size_t space = part.rfind(' ');
-      if (space == std::string_view::npos || !is_identifier(part.substr(space + 1)))
-        bad("the result", part, "a type and a name");
       s->results.push_back(type(trim(part.substr(0, space))));
-      s->result_names.emplace_back(part.substr(space + 1));
+      if (space != std::string_view::npos) s->result_names.emplace_back(part.substr(space + 1));
+      if (s->result_names.size() % s->results.size() ||
+          (space != std::string_view::npos && !is_identifier(s->result_names.back())))
+        bad("the result", part, "a type and a name, or the types of all alone");
     }
   } else if (s->result != "None") {
     s->results = {type(s->result)};

@@ -40,6 +40,9 @@ TEST(Schema, ParametersResultsAndDefaults) {
 
 TEST(Schema, Results) {
   EXPECT_TRUE(parse_schema("f() -> None").results.empty());
+  const Schema plain = parse_schema("f() -> (Tensor, Tensor)");
+  EXPECT_EQ(plain.results, (std::vector{Type::Tensor, Type::Tensor}));
+  EXPECT_TRUE(plain.result_names.empty());
   EXPECT_EQ(parse_schema("f() -> Tensor[]").results, std::vector{Type::TensorList});
   EXPECT_TRUE(parse_schema("f() -> Tensor | Tensor[]").one_or_list);
   EXPECT_EQ(without_aliases("f(Tensor a|b|c, int d|e=1) -> Tensor | Tensor[]"),
@@ -78,7 +81,8 @@ TEST(Schema, MalformedOnesSayWhatIsWrong) {
       {"f(int[] a=[1, 2) -> Tensor", "a bracket"},
       {"f(int[] a=[1, x]) -> Tensor", "the default 'x'"},
       {"f(Tensor a=0) -> Tensor", "the default '0'"},
-      {"f(Tensor a) -> (Tensor)", "the result 'Tensor'"},
+      {"f(Tensor a) -> (Tensor b, Tensor)", "the result 'Tensor'"},
+      {"f(Tensor a) -> (Tensor, Tensor b)", "the result 'Tensor b'"},
       {"f(Tensor a) -> (Tensor b", "the list"},
   };
   for (const auto& [text, what] : kMalformed) {

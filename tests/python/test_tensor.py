@@ -423,6 +423,14 @@ def test_named_tuples():
     values, indices = r
     assert values is r[0] and "return_types.max" in repr(type(r))
     assert pf.topk(pf.tensor([1.0, 3.0, 2.0]), 2).indices.tolist() == [1, 2]
+    assert type(r) is pf.return_types.max and isinstance(r, tuple)
+    again = pickle.loads(pickle.dumps(r))
+    assert type(again) is type(copy.deepcopy(r)) is type(r) and again.values.tolist() == [3, 5]
+    assert type(pf.tensor([1.0, 2.0]).max(0, keepdim=True)) is type(r)  # one class for all forms
+    assert type(pf.linalg.qr(pf.eye(2))) is pf.return_types.linalg_qr
+    assert {"max", "topk", "sort", "linalg_svd"} <= set(pf.return_types.__all__)
+    # As in PyTorch, where these have no names.
+    assert type(pf.var_mean(pf.ones(2, 3), 1)) is type(pf.std_mean(pf.ones(2, 3), True)) is tuple
 
 
 def test_identity_and_lifetime():
