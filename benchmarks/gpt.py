@@ -50,7 +50,7 @@ def GPT(torch, layers, width, heads, context, vocabulary=256, tied=False):
 
         def forward(self, index):
             t = index.shape[1]
-            x = self.tokens(index) + self.positions(torch.arange(t))
+            x = self.tokens(index) + self.positions(torch.arange(t, device=index.device))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.norm(x))
