@@ -109,28 +109,52 @@ void add_pixel_columns(const Problem& p, const T* from, int64_t channels, int64_
 }
 
 // Weights as [blocks of input channels, output channels, rows], rows being (channel, tap) or
-// (tap, channel of the block).
+// (tap, channel of the block): the tensor itself where it lies so.
 template <class T>
-void pack(const Problem& p, const T* w, const Lay& lay, int64_t block, bool taps_first, T* to) {
-  const int64_t outs = p.out * p.groups, blocks = ceil_div(p.in, block);
-  parallel_for(outs * blocks, std::max<int64_t>(1, 4096 / std::max<int64_t>(p.k, 1)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t u = begin; u < end; ++u) {
-                   const int64_t b = u / outs, o = u % outs, c0 = b * block;
-                   const int64_t channels = std::min(block, p.in - c0);
-                   T* out = to + outs * c0 * p.ntaps + o * channels * p.ntaps;
-                   for (int64_t c = 0; c < channels; ++c) {
-                     const T* s = w + o * lay.outer + (c0 + c) * lay.channel;
-                     int64_t t = 0;
-                     for (int64_t i = 0; i < p.taps[0]; ++i)
-                       for (int64_t j = 0; j < p.taps[1]; ++j)
-                         for (int64_t k = 0; k < p.taps[2]; ++k, ++t)
-                           out[taps_first ? t * channels + c : c * p.ntaps + t] =
-                               s[i * lay.at[0] + j * lay.at[1] + k * lay.at[2]];
+class Packed {
+ public:
+  Packed(const Problem& p, const T* w, const Lay& lay, int64_t block, bool taps_first)
+      : as_it_is_(lies_so(p, lay, block, taps_first)),
+        room_(as_it_is_ ? 0 : p.out * p.groups * p.k),
+        data_(as_it_is_ ? w : room_.get()) {
+    if (as_it_is_) return;
+    const int64_t outs = p.out * p.groups, blocks = ceil_div(p.in, block);
+    parallel_for(outs * blocks, std::max<int64_t>(1, 4096 / std::max<int64_t>(p.k, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t u = begin; u < end; ++u) {
+                     const int64_t o = u % outs, c0 = u / outs * block;
+                     const int64_t channels = std::min(block, p.in - c0);
+                     move(p, w + o * lay.outer + c0 * lay.channel, lay, channels, taps_first,
+                          room_.get() + outs * c0 * p.ntaps + o * channels * p.ntaps);
                    }
-                 }
-               });
-}
+                 });
+  }
+  const T* get() const { return data_; }
+
+ private:
+  static bool lies_so(const Problem& p, const Lay& lay, int64_t block, bool taps_first) {
+    if (block < p.in) return false;
+    int64_t step = taps_first ? p.in : 1;
+    bool so = (p.out * p.groups == 1 || lay.outer == p.k) &&
+              (p.in == 1 || lay.channel == (taps_first ? 1 : p.ntaps));
+    for (size_t d = 3; d-- > 0; step *= p.taps[d]) so &= p.taps[d] == 1 || lay.at[d] == step;
+    return so;
+  }
+  static void move(const Problem& p, const T* from, const Lay& lay, int64_t channels,
+                   bool taps_first, T* to) {
+    const int64_t step = taps_first ? 1 : p.ntaps;
+    for (int64_t i = 0; i < p.taps[0]; ++i)
+      for (int64_t j = 0; j < p.taps[1]; ++j)
+        for (int64_t k = 0; k < p.taps[2]; ++k, to += taps_first ? channels : 1) {
+          const T* s = from + i * lay.at[0] + j * lay.at[1] + k * lay.at[2];
+          for (int64_t c = 0; c < channels; ++c) to[c * step] = s[c * lay.channel];
+        }
+  }
+
+  bool as_it_is_;
+  Scratch<T> room_;
+  const T* data_;
+};
 
 template <class T>
 Gemm gemm_of(DType t, int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col,
@@ -174,9 +198,8 @@ void forward(const KernelArgs& a) {
     if (!direct && p.y[2] < kNarrowLine && flat<T>(a, p, x, y, w)) return;
   if (!direct && taps(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
-  const Scratch<T> packed(p.out * p.groups * p.k);
+  const Packed<T> packed(p, a.data<T>(at.weight), w, std::max<int64_t>(p.in, 1), last);
   const Done done(a, p, y);
-  pack(p, a.data<T>(at.weight), w, std::max<int64_t>(p.in, 1), last, packed.get());
   const T* bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
   const size_t room = direct ? 0 : static_cast<size_t>(p.k * tile) * sizeof(T);
   parallel_with(p.n * p.groups * tiles, 1, room, [&](int64_t begin, int64_t end, char* own) {
@@ -232,8 +255,7 @@ void backward_input(const KernelArgs& a) {
       direct ? p.in : std::min(p.in, std::max<int64_t>(8, ceil_div(p.in, wanted)));
   const int64_t blocks = ceil_div(p.in, block);
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
-  const Scratch<T> packed(p.out * p.groups * p.k);
-  pack(p, a.data<T>(at.weight), w, block, last, packed.get());
+  const Packed<T> packed(p, a.data<T>(at.weight), w, block, last);
   const auto run = [&](const Unit& u, int64_t first, int64_t stop, int64_t c0, T* cols) {
     const int64_t channels = std::min(block, p.in - c0), rows = channels * p.ntaps;
     const int64_t width = stop - first;
