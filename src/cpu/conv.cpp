@@ -186,11 +186,13 @@ template <class T>
 void forward(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::Conv>;
   const pf_tensor &yt = a.tensor(at.y), &xt = a.tensor(at.x), &wt = a.tensor(at.weight);
-  const Problem p(a, xt, yt, wt);
+  Problem p(a, xt, yt, wt);
   if (p.n * p.pixels * p.out * p.groups == 0) return;
   const DType type = a.dtype(at.x);
-  const Lay x(xt), y(yt), w(wt);
+  Lay x(xt), y(yt);
+  const Lay w(wt);
   if (depthwise(a, p, x, y, w)) return;
+  p.join(x, y);
   const bool last = channels_last(yt, y) && side_by_side(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
@@ -238,11 +240,13 @@ template <class T>
 void backward_input(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::ConvInput>;
   const pf_tensor &xt = a.tensor(at.dx), &yt = a.tensor(at.dy), &wt = a.tensor(at.weight);
-  const Problem p(a, xt, yt, wt);
+  Problem p(a, xt, yt, wt);
   if (p.n * product(p.x) * p.in * p.groups == 0) return;
   const DType type = a.dtype(at.dx);
-  const Lay x(xt), y(yt), w(wt);
+  Lay x(xt), y(yt);
+  const Lay w(wt);
   if (depthwise_input(a, p, x, y, w)) return;
+  p.join(x, y);
   const bool last = channels_last(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise();
@@ -305,12 +309,14 @@ template <class T>
 void backward_weight(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::ConvWeight>;
   const pf_tensor &wt = a.tensor(at.dweight), &yt = a.tensor(at.dy), &xt = a.tensor(at.x);
-  const Problem p(a, xt, yt, wt);
+  Problem p(a, xt, yt, wt);
   const int64_t outs = p.out * p.groups;
   if (outs * p.k == 0) return;
   const DType type = a.dtype(at.x);
-  const Lay x(xt), y(yt), w(wt);
+  Lay x(xt), y(yt);
+  const Lay w(wt);
   if (depthwise_weight(a, p, x, y, w)) return;
+  p.join(x, y);
   bool last = xt.shape[1] > 1 && x.channel == 1;
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;

@@ -90,6 +90,16 @@ struct Problem {
   bool pointwise() const {
     return ntaps == 1 && stride == Space{1, 1, 1} && padding == Space{0, 0, 0} && x == y;
   }
+  // Where each pixel reads its own, and items lie one behind the other, they are one item.
+  void join(Lay& from, Lay& to) {
+    if (!pointwise()) return;
+    const int64_t x_step = pixels == 1 ? from.outer : step_of(x, from.at);
+    const int64_t y_step = pixels == 1 ? to.outer : step_of(y, to.at);
+    if (x_step == 0 || from.outer != pixels * x_step || to.outer != pixels * y_step) return;
+    pixels *= n, n = 1;
+    x = y = Space{1, 1, pixels};
+    from.at = {0, 0, x_step}, to.at = {0, 0, y_step};
+  }
   // Pixels of a tile.
   int64_t tile(size_t item, int64_t most = kLongTile) const {
     const int64_t fit = kTileBytes / static_cast<int64_t>(item) / std::max<int64_t>(k, 1);
