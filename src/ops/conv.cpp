@@ -86,10 +86,8 @@ Tensor weight_gradient(Tensor dy, Tensor x, const Tensor& w, const Taps& p) {
       x = flatten(ops::show(x, 0, l), 0, 1);
     }
   }
-  // As the weight lies, where kernels write so: libraries do, and its optimizer reads both.
-  const bool any =
-      !dy->storage->device.is_cpu() && dy->storage->device.type != DeviceType::Paranoid;
-  return conv_weight(dy, x, w->shape, p, any ? format_of(w) : MemoryFormat::Contiguous);
+  // As the weight lies, for its optimizer reads both.
+  return conv_weight(dy, x, w->shape, p, format_of(w));
 }
 Tensor channel_sums(const Tensor& dy) {
   IntList dims{0};

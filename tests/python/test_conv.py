@@ -553,3 +553,28 @@ def test_a_norm_and_a_residual_follow(kernel, stride, last, dtype):
             for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
                 assert a.is_contiguous(memory_format=pf.channels_last) == last
                 assert a.cpu().float().numpy().tobytes() == b.cpu().float().numpy().tobytes(), name
+
+
+@pytest.mark.parametrize("groups, size", [(1, 9), (1, 3), (2, 9), (8, 9)])
+def test_the_gradient_of_a_weight_lies_as_it_does(groups, size):
+    """So an optimizer changes channels-last weights, gradients and moments where they lie."""
+    pf.manual_seed(4)
+    x = pf.randn(2, 8, size, size).contiguous(memory_format=pf.channels_last)
+    weight = pf.randn(16, 8 // groups, 3, 3).requires_grad_()
+    last = weight.detach().contiguous(memory_format=pf.channels_last).requires_grad_()
+    for w in (weight, last):
+        F.conv2d(x, w, padding=1, groups=groups).square().sum().backward()
+    assert weight.grad.is_contiguous()
+    assert last.grad.is_contiguous(memory_format=pf.channels_last)
+    np.testing.assert_allclose(
+        weight.grad.cpu().numpy(), last.grad.cpu().numpy(), rtol=1e-4, atol=1e-4
+    )
+    optimizer = pf.optim.AdamW([last], lr=0.1)
+    optimizer.step()
+    pf.synchronize()
+    before = pf.debug.stats()
+    optimizer.step()
+    pf.synchronize()
+    after = pf.debug.stats()
+    assert after["kernels"] - before["kernels"] == 1, "copies beside the step"
+    assert after["programs"] == before["programs"]
