@@ -37,6 +37,7 @@ LIMITS = [
     Limit("flash_.*", ("gfx9",), "scratch", 32, "a word or two of 96 columns, and 160 and more", ("-DPF_D=(96|160|192)",)),
     Limit("flash_.*", ("gfx", "sm"), "spill", 640, "a function of scores with exponentials and errors, beside both products", SCORES),
     Limit("flash_dmask", ("gfx11",), "spill", 8, "addresses of a mask, outside of the loop"),
+    Limit("pf_scatter", ("sm",), "spill", 96, "strides of three tensors of many dimensions, outside of the loop"),
     Limit("pf_scatter_.*", ("gfx9",), "scalars", 96, "what eight points at once are compared for, a pair of registers each"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit("sum_columns", ("gfx9",), "spill", 48, "GELU's gradient of doubles before it", ("-DPF_T=double",)),

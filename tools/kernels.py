@@ -251,7 +251,7 @@ def check_amd(metadata, arch):
             findings.append(Finding(name, f"wavefront of {fields['wavefront_size']}"))
         if spilled := int(fields["vgpr_spill_count"]):
             findings.append(Finding(name, "spill", spilled))
-        elif scratch := int(fields["private_segment_fixed_size"]):
+        if (scratch := int(fields["private_segment_fixed_size"]) - 4 * spilled) > 0:
             findings.append(Finding(name, "scratch", scratch))
         # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
         if int(fields["sgpr_spill_count"]) > MAX_SCALARS:
