@@ -437,26 +437,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Ten
   ops::check_floating(target, op, "target");
   PF_CHECK(input->shape == target->shape, ShapeError, op, "got input of shape ", input->shape,
            " and target of shape ", target->shape, "; expected equal shapes; reshape one of them");
-  Tensor loss;
-  {
-    NoGrad off;  // logarithms are not below -100, so that 0 and 1 stay finite
-    const Tensor l0 = clamp(log1p(neg(input)), Scalar(-100.0), {});
-    const Tensor l1 = clamp(log(input), Scalar(-100.0), {});
-    loss = neg(add(mul(target, l1), mul(rsub(target, Scalar(1.0)), l0)));
-  }
-  if (autograd::wanted({input, target}))
-    autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target)},
-                     [](const Context& c) -> Grads {
-                       Grads r(2);
-                       const Tensor x = c.saved(0), y = c.saved(1);
-                       if (c.needs(0))
-                         r[0] = div(mul(c.grad(), sub(x, y)),
-                                    clamp(mul(x, rsub(x, Scalar(1.0))), Scalar(1e-12), {}));
-                       if (c.needs(1))
-                         r[1] = mul(c.grad(), sub(clamp(log1p(neg(x)), Scalar(-100.0), {}),
-                                                  clamp(log(x), Scalar(-100.0), {})));
-                       return r;
-                     });
+  const Tensor loss = ops::call_row(ops::op::binary_loss, {input, target});
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
 
@@ -471,41 +452,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   ops::check_floating(target, op, "target");
   PF_CHECK(input->shape == target->shape, ShapeError, op, "got input of shape ", input->shape,
            " and target of shape ", target->shape, "; expected equal shapes; reshape one of them");
-  // softplus(-x) = log(1 + exp(-x)) without overflow
-  const auto softplus_neg = [](const Tensor& x) {
-    return add(log1p(exp(neg(abs(x)))), clamp(neg(x), Scalar(0.0), {}));
-  };
-  // (1 - y) x + l softplus(-x), with l = 1 + (pos_weight - 1) y
-  const auto factor = [](const Tensor& y, const Tensor& pw) {
-    return add(mul(sub(pw, Scalar(1.0)), y), Scalar(1.0));
-  };
-  Tensor loss;
-  {
-    NoGrad off;
-    Tensor soft = softplus_neg(input);
-    if (pos_weight.defined()) soft = mul(soft, factor(target, pos_weight));
-    loss = add(mul(rsub(target, Scalar(1.0)), input), soft);
-  }
-  if (autograd::wanted({input, target}))
-    autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target), Saved(pos_weight)},
-                     [softplus_neg, factor](const Context& c) -> Grads {
-                       Grads r(2);
-                       const Tensor x = c.saved(0), y = c.saved(1), pw = c.saved(2);
-                       if (c.needs(0)) {
-                         Tensor d = sigmoid(x);
-                         if (pw.defined())
-                           d = add(rsub(y, Scalar(1.0)), mul(factor(y, pw), sub(d, Scalar(1.0))));
-                         else
-                           d = sub(d, y);
-                         r[0] = mul(c.grad(), d);
-                       }
-                       if (c.needs(1)) {
-                         Tensor d = neg(x);
-                         if (pw.defined()) d = add(d, mul(sub(pw, Scalar(1.0)), softplus_neg(x)));
-                         r[1] = mul(c.grad(), d);
-                       }
-                       return r;
-                     });
+  const Tensor loss = pos_weight.defined()
+                          ? ops::call_row(ops::op::logits_loss, {input, target, pos_weight})
+                          : ops::call_row(ops::op::logits_loss, {input, target, Scalar(1.0)});
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
 

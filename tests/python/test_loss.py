@@ -252,6 +252,26 @@ def test_known_values():
     np.testing.assert_array_equal(big.numpy(), [1e4, 1e4])
 
 
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64])
+def test_a_binary_loss_of_logits_is_one_program_and_exact_in_both_tails(dtype):
+    x = np.array([-90, -20, -5, -0.1, 0, 3, 20, 80], np.float64)
+    for share in (0.0, 0.3, 1.0):
+        t = pf.tensor(x, dtype=dtype, requires_grad=True)
+        pf.synchronize()
+        before = pf.debug.stats()
+        loss = F.binary_cross_entropy_with_logits(t, pf.full_like(t, share), reduction="sum")
+        loss.backward()
+        pf.synchronize()
+        after = pf.debug.stats()
+        assert after["groups"] - before["groups"] <= 3  # the shares; loss and sum; gradient
+        p, q = 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
+        np.testing.assert_allclose(
+            t.grad.cpu().numpy(),
+            (1 - share) * p - share * q,
+            rtol=1e-6 if dtype == pf.float32 else 1e-14,
+        )
+
+
 def test_weights_of_binary_losses():
     x, y = RNG.random((3, 4)) * 0.9 + 0.05, RNG.random((3, 4))
     w, pw = RNG.random(4), RNG.random(4) + 0.5
