@@ -471,7 +471,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
     loss = mul(exp(target), ops::difference(target, input));
   } else {  // 0 log 0 is 0
     const Tensor safe = where(eq(target, Scalar(0)), Scalar(1.0), target);
-    loss = sub(mul(target, log(safe)), mul(target, input));
+    loss = addcmul(mul(target, log(safe)), target, input, Scalar(-1.0));
   }
   const Tensor y = reduced(loss, r);
   if (!batch) return y;

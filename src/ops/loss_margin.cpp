@@ -5,6 +5,7 @@
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
 #include "ops/index.h"
+#include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -32,8 +33,8 @@ Tensor poisson_nll_loss(const Tensor& given, const Tensor& target, bool log_inpu
   const ops::Reduction r = ops::reduction_from(reduction, op);
   const Tensor input = ops::as_floating(given, op);
   ops::check_pair(input, target, op);
-  Tensor loss = log_input ? sub(exp(input), mul(target, input))
-                          : sub(input, mul(target, log(add(input, Scalar(eps)))));
+  Tensor loss = log_input ? addcmul(exp(input), target, input, Scalar(-1.0))
+                          : addcmul(input, target, log(add(input, Scalar(eps))), Scalar(-1.0));
   if (full) {  // Stirling's approximation of log(target!)
     const Tensor t = clamp(to(target, input->dtype), Scalar(1.0), {});
     const Tensor stirling =
@@ -143,8 +144,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, co
   ops::check_pair(input, target, op);
   PF_CHECK(!input->shape.empty(), ShapeError, op,
            "got a 0-d input; expected [C] or [N, C]; add a dimension of classes");
-  Tensor loss = neg(add(mul(target, logsigmoid(input)),
-                        mul(ops::difference(Scalar(1.0), target), logsigmoid(neg(input)))));
+  Tensor loss = ops::call_row(ops::op::logits_loss, {input, target, Scalar(1.0)});
   if (weight.defined()) loss = mul(loss, weight);
   return reduced(mean(loss, IntList{-1}), r);
 }

@@ -272,6 +272,19 @@ def test_a_binary_loss_of_logits_is_one_program_and_exact_in_both_tails(dtype):
         )
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [F.kl_div, F.poisson_nll_loss, F.binary_cross_entropy_with_logits, F.huber_loss, F.mse_loss],
+)
+def test_what_a_loss_makes_of_elements_is_one_group_with_its_sum(loss):
+    x, y = pf.rand(400, 500) + 0.1, pf.rand(400, 500) + 0.1
+    pf.synchronize()
+    before = pf.debug.stats()
+    value = loss(x, y, reduction="sum")
+    pf.synchronize()
+    assert pf.debug.stats()["groups"] - before["groups"] == 1 and value.shape == ()
+
+
 def test_weights_of_binary_losses():
     x, y = RNG.random((3, 4)) * 0.9 + 0.05, RNG.random((3, 4))
     w, pw = RNG.random(4), RNG.random(4) + 0.5
