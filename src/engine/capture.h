@@ -82,7 +82,7 @@ class Capture {
   const std::vector<Leaf>& leaves() const { return leaves_; }
 
   // What the engine tells. Addresses are there already.
-  void note_program(const ProgramStep&, const std::shared_ptr<const CompiledProgram>&);
+  void note_program(const PlannedProgram&, const std::shared_ptr<const CompiledProgram>&);
   struct Located {
     Storage* storage;
     int64_t offset;  // in bytes, of the address in it
@@ -97,7 +97,7 @@ class Capture {
   void note_random_state(RandomState);  // is about to be set
   void note_place(const Storage&);  // this line of the program is about to write it, if recorded
   // Results may take over memory that was made within, no other.
-  void forbid_donations(ProgramStep&) const;
+  void forbid_donations(PlannedProgram&) const;
 
   // ---- when it has ended, on any thread, one at a time -----------------------------------------
   // Inputs of the geometry that they had. For a stage behind the first: AutogradError when what it
@@ -257,7 +257,7 @@ class Capture {
   CapturedLaunch& add();
   int32_t place_here();
   int32_t place_of(const Storage&) const;
-  void keep_program(struct CapturedProgram&, const ProgramStep&,
+  void keep_program(struct CapturedProgram&, const PlannedProgram&,
                     const std::shared_ptr<const CompiledProgram>&);
   void find_fixed();
   bool any_fixed() const;

@@ -136,16 +136,17 @@ CapturedLaunch& Capture::add() {
   return *launches_.emplace_back(std::make_unique<CapturedLaunch>());
 }
 
-void Capture::keep_program(CapturedProgram& to, const ProgramStep& step,
+void Capture::keep_program(CapturedProgram& to, const PlannedProgram& planned,
                            const std::shared_ptr<const CompiledProgram>& program) {
-  const auto nin = static_cast<size_t>(step.ninputs), nout = static_cast<size_t>(step.noutputs),
-             ndim = static_cast<size_t>(step.launch.ndim);
+  const auto nin = static_cast<size_t>(planned.ninputs),
+             nout = static_cast<size_t>(planned.noutputs),
+             ndim = static_cast<size_t>(planned.launch.ndim);
   to.program = program;
-  to.in.assign(step.in, step.in + nin);
-  to.out.assign(step.out, step.out + nout);
-  to.scalars.assign(step.launch.scalars, step.launch.scalars + step.key.nscalars);
+  to.in.assign(planned.in, planned.in + nin);
+  to.out.assign(planned.out, planned.out + nout);
+  to.scalars.assign(planned.launch.scalars, planned.launch.scalars + planned.key.nscalars);
   to.dims.reserve(ndim * (1 + nin + nout));
-  to.dims.assign(step.launch.shape, step.launch.shape + ndim);
+  to.dims.assign(planned.launch.shape, planned.launch.shape + ndim);
   for (auto* list : {&to.in, &to.out})
     for (pf_operand& o : *list) {
       const int64_t* strides = o.strides;
@@ -155,26 +156,26 @@ void Capture::keep_program(CapturedProgram& to, const ProgramStep& step,
       else
         o.strides = nullptr;
     }
-  to.launch = step.launch;
+  to.launch = planned.launch;
   to.launch.shape = to.dims.data();
   to.launch.inputs = to.in.data();
   to.launch.outputs = to.out.data();
   to.launch.scalars = to.scalars.data();
-  work_ += step.launch.numel * step.key.nnodes;
-  const Phase& ph = *step.phase;
+  work_ += planned.launch.numel * planned.key.nnodes;
+  const Phase& ph = *planned.phase;
   const auto extent_of = [&](const pf_operand& o, uint8_t dtype) {
     const auto size = static_cast<int64_t>(itemsize(static_cast<DType>(dtype)));
-    if (o.contiguous) return Reach{0, step.launch.numel * size, step.launch.numel * size};
+    if (o.contiguous) return Reach{0, planned.launch.numel * size, planned.launch.numel * size};
     return reach(to.launch.ndim, to.launch.shape, o.strides, size);
   };
   for (size_t j = 0; j < nin; ++j)
-    if (!(step.inputs_without >> j & 1))
-      note(&to.in[j].data, located(ph.inputs[step.used[j]]), true, false,
-           extent_of(to.in[j], step.key.input_dtypes[j]));
+    if (!(planned.inputs_without >> j & 1))
+      note(&to.in[j].data, located(ph.inputs[planned.used[j]]), true, false,
+           extent_of(to.in[j], planned.key.input_dtypes[j]));
   for (size_t o = 0; o < nout; ++o)
-    if (!(step.outputs_without >> o & 1))
-      note(&to.out[o].data, located(ph.outputs[step.stored[o]]), false, true,
-           extent_of(to.out[o], step.output_dtypes[o]));
+    if (!(planned.outputs_without >> o & 1))
+      note(&to.out[o].data, located(ph.outputs[planned.stored[o]]), false, true,
+           extent_of(to.out[o], planned.output_dtypes[o]));
   to.scalar_places.resize(to.scalars.size());
   for (int i = 0; i < ph.nnodes; ++i) {
     const pf_node& node = ph.nodes[i];
@@ -188,13 +189,13 @@ void Capture::keep_program(CapturedProgram& to, const ProgramStep& step,
       if (node.in[k].kind == PF_REF_SCALAR) used(node.in[k].index);
   }
   if (nout && !launches_.back()->place)
-    launches_.back()->place = place_of(*ph.outputs[step.stored[nout - 1]].storage);
+    launches_.back()->place = place_of(*ph.outputs[planned.stored[nout - 1]].storage);
 }
 
-void Capture::note_program(const ProgramStep& step,
+void Capture::note_program(const PlannedProgram& planned,
                            const std::shared_ptr<const CompiledProgram>& program) {
   if (!noting_) return;
-  keep_program(add().before, step, program);
+  keep_program(add().before, planned, program);
 }
 
 // Its counters are so many behind the first of the part that took them, which may be one before.
@@ -309,12 +310,12 @@ void Capture::note_random_state(RandomState s) {
   if (s.seed != seed_ || s.offset < random_first_) break_off("random: the generator is seeded");
 }
 
-void Capture::forbid_donations(ProgramStep& step) const {
-  if (!step.runs()) return;
-  for (int o = 0; o < step.noutputs; ++o) {
-    if (step.donor[o] < 0) continue;
-    const Storage& from = *step.phase->inputs[step.used[step.donor[o]]].storage;
-    if (from.data && !inner(from)) step.donor[o] = -1;
+void Capture::forbid_donations(PlannedProgram& planned) const {
+  if (!planned.runs()) return;
+  for (int o = 0; o < planned.noutputs; ++o) {
+    if (planned.donor[o] < 0) continue;
+    const Storage& from = *planned.phase->inputs[planned.used[planned.donor[o]]].storage;
+    if (from.data && !inner(from)) planned.donor[o] = -1;
   }
 }
 

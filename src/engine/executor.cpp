@@ -55,18 +55,18 @@ class Execution {
   bool together() const { return together_; }
 
  private:
-  void compile(ProgramStep& step) {
-    if (step.runs())
-      program(step) = find_program(g_.recent, g_.device, step.key, step.output_dtypes);
+  void compile(PlannedProgram& planned) {
+    if (planned.runs())
+      program(planned) = find_program(g_.recent, g_.device, planned.key, planned.output_dtypes);
   }
-  std::shared_ptr<const CompiledProgram>& program(const ProgramStep& step) {
-    const ProgramStep* const steps[] = {&plan_.before, &plan_.early, &plan_.late, &plan_.after};
-    return programs_[std::find(steps, steps + 4, &step) - steps];
+  std::shared_ptr<const CompiledProgram>& program(const PlannedProgram& planned) {
+    const PlannedProgram* const all[] = {&plan_.before, &plan_.early, &plan_.late, &plan_.after};
+    return programs_[std::find(all, all + 4, &planned) - all];
   }
   void prepare_kernel();
   void ask();
-  void supply(ProgramStep&);
-  void launch(const ProgramStep&);
+  void supply(PlannedProgram&);
+  void launch(const PlannedProgram&);
   void supply_kernel();
   void launch_kernel();
 
@@ -130,7 +130,7 @@ void Execution::prepare_kernel() {
 // Whether the backend takes them as one, and what then goes without memory.
 void Execution::ask() {
   const AnchorCall& a = g_.anchor;
-  const ProgramStep &before = plan_.before, &after = plan_.after;
+  const PlannedProgram &before = plan_.before, &after = plan_.after;
   const bool first = plan_.before_joins(), last = after.runs();
   group_ = {.kernel = find_kernel(*a.kernel, g_.device),
             .tensors = tensors_,
@@ -158,28 +158,28 @@ void Execution::ask() {
 }
 
 // Gives inputs and outputs memory, but for those that the plan leaves without.
-void Execution::supply(ProgramStep& step) {
-  Phase& ph = *step.phase;
+void Execution::supply(PlannedProgram& planned) {
+  Phase& ph = *planned.phase;
   const auto use_of = [&](int output) -> MemoryUse {
-    const int i = step.stored[output];
+    const int i = planned.stored[output];
     return {row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
   };
-  if (step.empty) {
-    for (int o = 0; o < step.noutputs; ++o)
-      ensure_memory(*ph.outputs[step.stored[o]].storage, stream_, use_of(o));
+  if (planned.empty) {
+    for (int o = 0; o < planned.noutputs; ++o)
+      ensure_memory(*ph.outputs[planned.stored[o]].storage, stream_, use_of(o));
     return;
   }
-  for (int j = 0; j < step.ninputs; ++j) {
-    if (step.inputs_without >> j & 1) continue;
-    Place& p = ph.inputs[step.used[j]];
+  for (int j = 0; j < planned.ninputs; ++j) {
+    if (planned.inputs_without >> j & 1) continue;
+    Place& p = ph.inputs[planned.used[j]];
     ensure_memory(*p.storage, stream_, {"pointwise group", p.dtype, &ph.shape});
-    step.in[j].data = p.address();
+    planned.in[j].data = p.address();
   }
-  for (int o = 0; o < step.noutputs; ++o) {
-    if (step.outputs_without >> o & 1) continue;
-    Place& p = ph.outputs[step.stored[o]];
-    if (step.donor[o] >= 0 && !p.storage->data) {  // no fresh memory, no page faults
-      Storage& from = *ph.inputs[step.used[step.donor[o]]].storage;
+  for (int o = 0; o < planned.noutputs; ++o) {
+    if (planned.outputs_without >> o & 1) continue;
+    Place& p = ph.outputs[planned.stored[o]];
+    if (planned.donor[o] >= 0 && !p.storage->data) {  // no fresh memory, no page faults
+      Storage& from = *ph.inputs[planned.used[planned.donor[o]]].storage;
       p.storage->data = std::exchange(from.data, nullptr);
       p.storage->block = std::exchange(from.block, nullptr);
       relabel(*p.storage->block, use_of(o));
@@ -187,18 +187,18 @@ void Execution::supply(ProgramStep& step) {
     } else {
       ensure_memory(*p.storage, stream_, use_of(o));
     }
-    step.out[o].data = p.address();
+    planned.out[o].data = p.address();
   }
-  long_work(ph.numel * step.key.nnodes);
+  long_work(ph.numel * planned.key.nnodes);
 }
 
-void Execution::launch(const ProgramStep& step) {
+void Execution::launch(const PlannedProgram& planned) {
   bump(counters().programs);
-  pf_status status =
-      b_->program_launch(g_.device.index, handle_of(stream_), program(step)->kernel, &step.launch);
+  pf_status status = b_->program_launch(g_.device.index, handle_of(stream_),
+                                        program(planned)->kernel, &planned.launch);
   if (status != PF_OK) raise_status(b_, status, "pointwise group");
   if (g_.capture) [[unlikely]]
-    g_.capture->note_program(step, program(step));
+    g_.capture->note_program(planned, program(planned));
 }
 
 void Execution::supply_kernel() {

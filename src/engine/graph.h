@@ -1,6 +1,6 @@
 // What was recorded and not run, as data: a window of the program's graph. Values are storages seen
-// through places; steps are pointwise nodes and one kernel; edges are references between nodes, and
-// storages that one step writes and another reads.
+// through places; what is run are pointwise nodes and one kernel; edges are references between
+// nodes, and storages that one of them writes and another reads.
 #pragma once
 
 #include <cstdint>

@@ -28,31 +28,31 @@ uint32_t live_nodes(const Phase& ph) {
 
 // Puts the dimensions of a launch in the order in which the first result has them in memory: what
 // is permuted alike is dense for the backend.
-void put_in_order(ProgramStep& step) {
-  const Phase& ph = *step.phase;
+void put_in_order(PlannedProgram& planned) {
+  const Phase& ph = *planned.phase;
   Dims dense;
   const int n = ph.shape.size();
-  if (step.out[0].contiguous || n < 2 ||
-      !dense_strides_like(ph.shape, ph.outputs[step.stored[0]].strides, &dense))
+  if (planned.out[0].contiguous || n < 2 ||
+      !dense_strides_like(ph.shape, ph.outputs[planned.stored[0]].strides, &dense))
     return;
   int order[kMaxDims];
   for (int d = 0; d < n; ++d) order[d] = d;
   std::stable_sort(order, order + n, [&](int a, int b) { return dense[a] > dense[b]; });
-  for (int d = 0; d < n; ++d) step.shape[d] = ph.shape[order[d]];
-  int64_t(*strides)[kMaxDims] = step.strides;
+  for (int d = 0; d < n; ++d) planned.shape[d] = ph.shape[order[d]];
+  int64_t(*strides)[kMaxDims] = planned.strides;
   const auto apply = [&](pf_operand& o) {
     int64_t stride = 1;
     o.contiguous = 1;
     for (int d = n - 1; d >= 0; --d) {
       (*strides)[d] = o.strides[order[d]];
-      if (step.shape[d] != 1 && (*strides)[d] != stride) o.contiguous = 0;
-      stride *= step.shape[d];
+      if (planned.shape[d] != 1 && (*strides)[d] != stride) o.contiguous = 0;
+      stride *= planned.shape[d];
     }
     o.strides = *strides++;
   };
-  for (int j = 0; j < step.ninputs; ++j) apply(step.in[j]);
-  for (int o = 0; o < step.noutputs; ++o) apply(step.out[o]);
-  step.launch.shape = step.shape;
+  for (int j = 0; j < planned.ninputs; ++j) apply(planned.in[j]);
+  for (int o = 0; o < planned.noutputs; ++o) apply(planned.out[o]);
+  planned.launch.shape = planned.shape;
 }
 
 pf_operand operand_of(const Place& p) {
@@ -60,9 +60,9 @@ pf_operand operand_of(const Place& p) {
 }
 
 // What of a phase has to run so that these nodes are stored.
-void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) {
+void plan_program(const Window& w, Phase& ph, uint32_t live, PlannedProgram& planned) {
   if (!live) return;
-  step.phase = &ph;
+  planned.phase = &ph;
   uint32_t needed = live, inputs = 0;
   for (int i = ph.nnodes - 1; i >= 0; --i) {
     if (!(needed >> i & 1)) continue;
@@ -73,14 +73,14 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) 
     }
   }
   // The compact program.
-  ProgramKey& key = step.key;
+  ProgramKey& key = planned.key;
   key.device = static_cast<uint8_t>(w.device.type) << 4 | static_cast<uint8_t>(w.device.index);
   key.nscalars = static_cast<uint8_t>(ph.nscalars);
   uint8_t input_at[kMaxInputs], node_at[kMaxNodes];
   for (int j = 0; j < ph.ninputs; ++j) {
     if (!(inputs >> j & 1)) continue;
     input_at[j] = key.ninputs;
-    step.used[key.ninputs] = static_cast<uint8_t>(j);
+    planned.used[key.ninputs] = static_cast<uint8_t>(j);
     key.input_dtypes[key.ninputs++] = static_cast<uint8_t>(ph.inputs[j].dtype);
   }
   for (int i = 0; i < ph.nnodes; ++i) {
@@ -91,8 +91,8 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) 
       if (n.in[k].kind == PF_REF_INPUT) n.in[k].index = input_at[n.in[k].index];
     }
     if (live >> i & 1) {
-      step.output_dtypes[key.noutputs] = n.dtype;
-      step.stored[key.noutputs] = static_cast<uint8_t>(i);
+      planned.output_dtypes[key.noutputs] = n.dtype;
+      planned.stored[key.noutputs] = static_cast<uint8_t>(i);
       n.store = static_cast<int8_t>(key.noutputs++);
     } else if (t_fast && n.compute == static_cast<uint8_t>(DType::Float32) &&
                (n.dtype == static_cast<uint8_t>(DType::BFloat16) ||
@@ -101,35 +101,37 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) 
     node_at[i] = key.nnodes;
     key.nodes[key.nnodes++] = n;
   }
-  step.ninputs = key.ninputs;
-  step.noutputs = key.noutputs;
-  std::fill_n(step.donor, step.noutputs, int8_t{-1});
-  step.empty = ph.numel == 0;
-  if (step.empty) return;
-  for (int j = 0; j < key.ninputs; ++j) step.in[j] = operand_of(ph.inputs[step.used[j]]);
-  for (int o = 0; o < key.noutputs; ++o) step.out[o] = operand_of(ph.outputs[step.stored[o]]);
-  step.launch = {ph.shape.size(), ph.shape.data(), ph.numel, step.in, step.out, ph.scalars};
-  put_in_order(step);
+  planned.ninputs = key.ninputs;
+  planned.noutputs = key.noutputs;
+  std::fill_n(planned.donor, planned.noutputs, int8_t{-1});
+  planned.empty = ph.numel == 0;
+  if (planned.empty) return;
+  for (int j = 0; j < key.ninputs; ++j) planned.in[j] = operand_of(ph.inputs[planned.used[j]]);
+  for (int o = 0; o < key.noutputs; ++o) planned.out[o] = operand_of(ph.outputs[planned.stored[o]]);
+  planned.launch = {ph.shape.size(), ph.shape.data(), ph.numel,
+                    planned.in,      planned.out,     ph.scalars};
+  put_in_order(planned);
 }
 
-// ---- how steps hang together -------------------------------------------------------------------
+// ---- how programs and kernel hang together
+// -------------------------------------------------------------------
 
 // All of what `whole` is, in the same order.
 bool is_whole(const Place& p, const Dims& shape, const Place& whole, int64_t count) {
   return p.contiguous && whole.contiguous && p.offset == whole.offset && p.dtype == whole.dtype &&
          numel(shape) == count;
 }
-// The same of input `j` of a step over the dimensions of `p` in the order in which they lie.
-bool is_whole_as_it_lies(const Place& p, const Dims& shape, const ProgramStep& step, int j) {
-  const Place& in = step.phase->inputs[step.used[j]];
-  return step.in[j].contiguous && shape == step.phase->shape && p.strides == in.strides &&
+// The same of input `j` of a program over the dimensions of `p` in the order in which they lie.
+bool is_whole_as_it_lies(const Place& p, const Dims& shape, const PlannedProgram& planned, int j) {
+  const Place& in = planned.phase->inputs[planned.used[j]];
+  return planned.in[j].contiguous && shape == planned.phase->shape && p.strides == in.strides &&
          p.offset == in.offset && p.dtype == in.dtype;
 }
 
-// The input of a step that this storage is, or -1.
-int input_of(const ProgramStep& step, const Storage* s) {
-  for (int j = 0; step.runs() && j < step.ninputs; ++j)
-    if (step.phase->inputs[step.used[j]].storage.get() == s) return j;
+// The input of a program that this storage is, or -1.
+int input_of(const PlannedProgram& planned, const Storage* s) {
+  for (int j = 0; planned.runs() && j < planned.ninputs; ++j)
+    if (planned.phase->inputs[planned.used[j]].storage.get() == s) return j;
   return -1;
 }
 
@@ -140,19 +142,19 @@ bool all_known(const Window& w, const Plan& plan) {
   };
   const AnchorCall& a = w.anchor;
   if (std::any_of(a.tensors, a.tensors + a.ntensors, unknown)) return false;
-  for (const ProgramStep* step : {&plan.before, &plan.after}) {
-    if (!step->runs()) continue;
-    for (int j = 0; j < step->ninputs; ++j)
-      if (unknown(step->phase->inputs[step->used[j]])) return false;
-    for (int o = 0; o < step->noutputs; ++o)
-      if (unknown(step->phase->outputs[step->stored[o]])) return false;
+  for (const PlannedProgram* planned : {&plan.before, &plan.after}) {
+    if (!planned->runs()) continue;
+    for (int j = 0; j < planned->ninputs; ++j)
+      if (unknown(planned->phase->inputs[planned->used[j]])) return false;
+    for (int o = 0; o < planned->noutputs; ++o)
+      if (unknown(planned->phase->outputs[planned->stored[o]])) return false;
   }
   return true;
 }
 
-bool writes_place(const ProgramStep& step, const Place& p) {
-  return std::any_of(step.stored, step.stored + step.noutputs,
-                     [&](int i) { return step.phase->outputs[i].storage == p.storage; });
+bool writes_place(const PlannedProgram& planned, const Place& p) {
+  return std::any_of(planned.stored, planned.stored + planned.noutputs,
+                     [&](int i) { return planned.phase->outputs[i].storage == p.storage; });
 }
 
 // What the program before gives the kernel.
@@ -199,13 +201,13 @@ bool is_of_channels(const Place& p, const Dims& shape, const Place& whole) {
   return true;
 }
 // Whether a program goes through the elements of a kernel's cells in the order of their memory.
-bool goes_through_cells(const AnchorCall& a, const ProgramStep& step) {
+bool goes_through_cells(const AnchorCall& a, const PlannedProgram& planned) {
   const int x = a.nouts;
-  return a.shapes[x] == step.phase->shape &&
-         a.tensors[x].strides == step.phase->outputs[step.stored[0]].strides;
+  return a.shapes[x] == planned.phase->shape &&
+         a.tensors[x].strides == planned.phase->outputs[planned.stored[0]].strides;
 }
 // Whether what reads results of the program before such a kernel has each element in its place.
-bool cells_before(const Window& w, const ProgramStep& before) {
+bool cells_before(const Window& w, const PlannedProgram& before) {
   if (!goes_through_cells(w.anchor, before)) return false;
   const auto lies_so = [&](const Place* p, const Dims* shapes, int n) {
     return std::all_of(p, p + n, [&](const Place& in) {
@@ -254,16 +256,18 @@ bool link_after(const Window& w, Plan& plan) {
 
 // Whether what runs beside the kernel and the programs around it do not look at each other's
 // results, so that they may run in another order.
-bool is_aside(const ProgramStep& step, const Plan& plan) {
-  if (!step.runs()) return true;
-  const auto place = [&](int i) -> const Place& { return step.phase->outputs[step.stored[i]]; };
-  for (const ProgramStep* other : {&plan.before, &plan.after}) {
+bool is_aside(const PlannedProgram& planned, const Plan& plan) {
+  if (!planned.runs()) return true;
+  const auto place = [&](int i) -> const Place& {
+    return planned.phase->outputs[planned.stored[i]];
+  };
+  for (const PlannedProgram* other : {&plan.before, &plan.after}) {
     if (!other->runs()) continue;
-    for (int o = 0; o < step.noutputs; ++o)
+    for (int o = 0; o < planned.noutputs; ++o)
       if (input_of(*other, place(o).storage.get()) >= 0) return false;
     for (int o = 0; o < other->noutputs; ++o) {
       const Place& p = other->phase->outputs[other->stored[o]];
-      if (input_of(step, p.storage.get()) >= 0 || writes_place(step, p)) return false;
+      if (input_of(planned, p.storage.get()) >= 0 || writes_place(planned, p)) return false;
     }
   }
   return true;
@@ -313,9 +317,9 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
                   (plan.before_joins() || plan.after.runs());
 }
 
-void plan_donations(ProgramStep& step, const StreamState* stream, const Window* behind) {
-  Phase& ph = *step.phase;
-  uint32_t given = step.inputs_without;
+void plan_donations(PlannedProgram& planned, const StreamState* stream, const Window* behind) {
+  Phase& ph = *planned.phase;
+  uint32_t given = planned.inputs_without;
   // Who else holds it: the kernel whose result it is, or all that ran before.
   const auto holders = [&](const Place& in) {
     const auto count = [&in](const Place* p, int n) {
@@ -334,7 +338,7 @@ void plan_donations(ProgramStep& step, const StreamState* stream, const Window* 
     return 1 + alike(a.tensors, a.ntensors) + alike(first.outputs, first.nnodes);
   };
   const auto gives = [&](int j, const Place& out) {
-    const Place& in = ph.inputs[step.used[j]];
+    const Place& in = ph.inputs[planned.used[j]];
     const Storage &from = *in.storage, &to = *out.storage;
     if (given >> j & 1 || has_handles(from) ||
         from.refs.load(std::memory_order_relaxed) != holders(in))
@@ -345,15 +349,15 @@ void plan_donations(ProgramStep& step, const StreamState* stream, const Window* 
     return (in.contiguous ? out.contiguous : in.strides == out.strides) && in.offset == 0 &&
            from.nbytes == to.nbytes && itemsize(in.dtype) == itemsize(out.dtype);
   };
-  for (int o = 0; o < step.noutputs; ++o) {
-    const Place& out = ph.outputs[step.stored[o]];
-    if (step.outputs_without >> o & 1 || out.storage->data || out.offset != 0 ||
-        input_of(step, out.storage.get()) >= 0)
+  for (int o = 0; o < planned.noutputs; ++o) {
+    const Place& out = ph.outputs[planned.stored[o]];
+    if (planned.outputs_without >> o & 1 || out.storage->data || out.offset != 0 ||
+        input_of(planned, out.storage.get()) >= 0)
       continue;
-    for (int j = 0; j < step.ninputs; ++j) {
+    for (int j = 0; j < planned.ninputs; ++j) {
       if (!gives(j, out)) continue;
       given |= 1u << j;
-      step.donor[o] = static_cast<int8_t>(j);
+      planned.donor[o] = static_cast<int8_t>(j);
       break;
     }
   }

@@ -11,8 +11,8 @@
 namespace pyflame::engine {
 
 // A program of a plan: what of a phase is run.
-struct ProgramStep {
-  Phase* phase = nullptr;  // none: there is no such step
+struct PlannedProgram {
+  Phase* phase = nullptr;  // none: there is no program
   bool empty = false;      // results without elements: they need memory, and nothing runs
   ProgramKey key;
   uint8_t output_dtypes[kMaxNodes];
@@ -31,7 +31,7 @@ struct ProgramStep {
   bool reordered() const { return launch.shape == shape; }
 };
 
-// How the steps hang together; see pf_group.
+// How programs and kernel hang together; see pf_group.
 struct Links {
   int8_t feeds[kMaxNodes], takes[kMaxInputs];
   bool apart = false;  // nothing that the program before writes is the kernel's: it runs by itself
@@ -45,7 +45,7 @@ struct Links {
 // there is of that, a program. As one launch the first and the last of them go along with the
 // kernel.
 struct Plan {
-  ProgramStep before, early, late, after;
+  PlannedProgram before, early, late, after;
   bool kernel = false;
   bool to_anchor = false;  // the last phase stays for later
   // The kernel and the programs beside it may run as one launch. False where they must be seen to
@@ -69,6 +69,6 @@ void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
 // Of a program behind a kernel results of that are inputs like others; behind one of cells what it
 // reads, too.
-void plan_donations(ProgramStep&, const StreamState*, const Window* behind = nullptr);
+void plan_donations(PlannedProgram&, const StreamState*, const Window* behind = nullptr);
 
 }  // namespace pyflame::engine

@@ -27,7 +27,7 @@ class Printer {
     const Storage* storage;
     const Place* place;
     Dims shape;
-    bool made;  // by a step
+    bool made;  // by a program or the kernel
   };
   struct Names {
     std::vector<int> inputs, outputs;
@@ -106,7 +106,7 @@ class Printer {
     graph_ << makes.str() << " = " << kernel_ << " " << what.str() << "\n";
   }
 
-  std::string program(const ProgramStep&, const Names&) const;
+  std::string program(const PlannedProgram&, const Names&) const;
 
   std::vector<Value> values_;
   std::ostringstream graph_;
@@ -114,18 +114,19 @@ class Printer {
   std::string kernel_;
 };
 
-std::string Printer::program(const ProgramStep& step, const Names& names) const {
-  const Phase& ph = *step.phase;
+std::string Printer::program(const PlannedProgram& planned, const Names& names) const {
+  const Phase& ph = *planned.phase;
   std::ostringstream s;
   s << "program";
-  for (int i = 0; i < step.key.nnodes; ++i) s << " " << name_of_row(step.key.nodes[i].op);
-  for (int o = 0; o < step.noutputs; ++o) {
-    const int i = step.stored[o];
+  for (int i = 0; i < planned.key.nnodes; ++i) s << " " << name_of_row(planned.key.nodes[i].op);
+  for (int o = 0; o < planned.noutputs; ++o) {
+    const int i = planned.stored[o];
     s << (o ? ", %" : " -> %") << names.outputs[static_cast<size_t>(i)];
-    if (step.outputs_without >> o & 1)
+    if (planned.outputs_without >> o & 1)
       s << " in no memory";
-    else if (step.donor[o] >= 0)
-      s << " in the memory of %" << names.inputs[step.used[static_cast<size_t>(step.donor[o])]];
+    else if (planned.donor[o] >= 0)
+      s << " in the memory of %"
+        << names.inputs[planned.used[static_cast<size_t>(planned.donor[o])]];
     else if (ph.outputs[i].storage->data)
       s << " in place";
     else

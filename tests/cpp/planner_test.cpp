@@ -63,14 +63,14 @@ TEST_F(Planner, WhatNobodyNeedsIsDropped) {
   const int first = adds(ph, table::op::exp, fresh({4}), {input(in)});
   adds(ph, table::op::neg, fresh({4}), {node(first)});  // read by nobody
   adds(ph, table::op::sqrt, kept, {node(first)});
-  const ProgramStep& step = plan().before;
-  ASSERT_TRUE(step.runs());
-  EXPECT_EQ(step.key.nnodes, 2);
-  EXPECT_EQ(step.key.nodes[0].op, table::op::exp);
-  EXPECT_EQ(step.key.nodes[0].store, -1);
-  EXPECT_EQ(step.key.nodes[1].op, table::op::sqrt);
-  EXPECT_EQ(step.noutputs, 1);
-  EXPECT_EQ(step.out[0].data, PF_NO_MEMORY);
+  const PlannedProgram& planned = plan().before;
+  ASSERT_TRUE(planned.runs());
+  EXPECT_EQ(planned.key.nnodes, 2);
+  EXPECT_EQ(planned.key.nodes[0].op, table::op::exp);
+  EXPECT_EQ(planned.key.nodes[0].store, -1);
+  EXPECT_EQ(planned.key.nodes[1].op, table::op::sqrt);
+  EXPECT_EQ(planned.noutputs, 1);
+  EXPECT_EQ(planned.out[0].data, PF_NO_MEMORY);
   EXPECT_EQ(kept->storage->data, nullptr) << "planning takes no memory";
   EXPECT_FALSE(plan_->kernel);
 }
@@ -104,9 +104,9 @@ TEST_F(Planner, ResultsWithoutElementsRunNothing) {
   Phase& ph = window_.phases[0];
   begin(ph, {0, 3});
   adds(ph, table::op::exp, out, {input(reads(ph, made({0, 3})))});
-  const ProgramStep& step = plan().before;
-  EXPECT_TRUE(step.empty);
-  EXPECT_FALSE(step.runs());
+  const PlannedProgram& planned = plan().before;
+  EXPECT_TRUE(planned.empty);
+  EXPECT_FALSE(planned.runs());
 }
 
 // exp -> softmax -> neg
