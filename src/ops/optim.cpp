@@ -102,11 +102,11 @@ TensorList dense_list(const TensorList& list) {
 // is calculated by itself, its place does not matter. None where there are none. Lists may be
 // empty.
 using Lists = std::vector<TensorList>;
-std::optional<Lists> as_they_lie(std::initializer_list<const TensorList*> given) {
+std::optional<Lists> as_they_lie(const std::vector<const TensorList*>& given) {
   const auto turned = [](const Tensor& p) {
     return !p->contiguous && ops::space_format(p) != MemoryFormat::Contiguous;
   };
-  const TensorList& params = **given.begin();
+  const TensorList& params = *given[0];
   if (std::none_of(params.begin(), params.end(), turned)) return {};
   Lists lists;
   for (const TensorList* l : given) lists.push_back(l ? *l : TensorList());
@@ -122,6 +122,10 @@ std::optional<Lists> as_they_lie(std::initializer_list<const TensorList*> given)
       if (!l.empty()) l[i] = make_view(l[i], Dims{l[i]->numel}, Dims{1}, l[i]->offset);
   }
   return any ? std::optional<Lists>(std::move(lists)) : std::nullopt;
+}
+TensorList as_they_lie(const TensorList& list) {
+  const auto l = as_they_lie(std::vector{&list});
+  return l ? (*l)[0] : list;
 }
 
 template <class K>
@@ -282,10 +286,18 @@ void optim_step(const std::string& rule, const TensorList& params, const TensorL
     lists.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
     check_lists(params, lists.back(), op, "state");
   }
+  NoGrad off;
+  std::vector<const TensorList*> all{&params, &grads};
+  for (const TensorList& list : lists) all.push_back(&list);
+  if (const auto l = as_they_lie(all)) {
+    TensorList lines;
+    for (size_t k = 0; k < arrays; ++k)
+      lines.insert(lines.end(), (*l)[k + 2].begin(), (*l)[k + 2].end());
+    return optim_step(rule, (*l)[0], (*l)[1], lines, numbers, decays, decay, maximize);
+  }
   Scalar n[kernels::kStepNumbers] = {};
   for (size_t k = 0; k < static_cast<size_t>(kernels::kStepNumbers); ++k)
     n[k] = k < numbers.size() ? numbers[k] : 0.0;
-  NoGrad off;
   for (const auto& group : alike(params, grads, {})) {
     std::vector<InPlace> changed;
     changed.emplace_back(pick(params, group));
@@ -316,7 +328,8 @@ Tensor multi_norm(const TensorList& tensors, double norm_type) {
   if (tensors.empty()) return zeros({}, type);
   NoGrad off;
   Tensor norm = make_tensor({}, type, tensors[0]->storage->device);
-  call_over<kernels::MultiNorm>({norm}, dense_list(tensors), {.p = norm_type}, {.op = op});
+  call_over<kernels::MultiNorm>({norm}, dense_list(as_they_lie(tensors)), {.p = norm_type},
+                                {.op = op});
   return norm;
 }
 
@@ -324,7 +337,7 @@ Tensor clip_grad_norm_(const TensorList& grads, double max_norm, double norm_typ
   const Tensor norm = multi_norm(grads, norm_type);
   if (grads.empty()) return norm;
   NoGrad off;
-  InPlace g(grads);
+  InPlace g(as_they_lie(grads));
   call_over<kernels::MultiClipNorm>(g.tensors(), {norm}, {.most = max_norm},
                                     {.inplace = CallOptions::kAllInplace, .op = "clip_grad_norm_"});
   g.write_back();
@@ -335,7 +348,7 @@ void clip_grad_value_(const TensorList& grads, double clip_value) {
   for (const Tensor& t : grads) ops::check_floating(t, "clip_grad_value_");
   if (grads.empty()) return;
   NoGrad off;
-  InPlace g(grads);
+  InPlace g(as_they_lie(grads));
   call_over<kernels::MultiClipValue>(
       g.tensors(), {}, {.bound = clip_value},
       {.inplace = CallOptions::kAllInplace, .op = "clip_grad_value_"});
@@ -350,7 +363,8 @@ Tensor found_nonfinite(const TensorList& tensors) {
   if (tensors.empty()) return zeros({}, DType::Bool);
   NoGrad off;
   Tensor found = make_tensor({}, DType::Bool, tensors[0]->storage->device);
-  call_over<kernels::MultiNonfinite>({found}, dense_list(tensors), {}, {.op = "found_nonfinite"});
+  call_over<kernels::MultiNonfinite>({found}, dense_list(as_they_lie(tensors)), {},
+                                     {.op = "found_nonfinite"});
   return found;
 }
 

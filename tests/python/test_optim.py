@@ -287,7 +287,7 @@ def test_an_interrupted_step_is_done_or_not_begun(make, before):
     assert line > 20
 
 
-@pytest.mark.parametrize("kind", ["SGD", "Momentum", "AdamW", "AMSGrad"])
+@pytest.mark.parametrize("kind", ["SGD", "Momentum", "AdamW", "AMSGrad", "RMSprop", "NAdam"])
 def test_what_lies_channels_last_is_updated_where_it_lies(kind):
     """The bits of row-major ones; gradients may lie as they do, or otherwise."""
     make = {
@@ -295,6 +295,8 @@ def test_what_lies_channels_last_is_updated_where_it_lies(kind):
         "Momentum": lambda p: pf.optim.SGD(p, lr=0.1, momentum=0.9),
         "AdamW": lambda p: pf.optim.AdamW(p, lr=0.1),
         "AMSGrad": lambda p: pf.optim.Adam(p, lr=0.1, amsgrad=True),
+        "RMSprop": lambda p: pf.optim.RMSprop(p, lr=0.1, momentum=0.9),
+        "NAdam": lambda p: pf.optim.NAdam(p, lr=0.1),
     }[kind]
     start = [pf.randn(8, 5, 3, 2), pf.randn(7), pf.randn(4, 6, 2, 2)]
     rows = [t.clone().requires_grad_() for t in start]
@@ -337,3 +339,26 @@ def test_optimizers_are_named_where_programs_find_them():
     assert b"pyflame.optim\n" in pickle.dumps(pf.optim.SGD, 0)
     old = pickle.dumps(pf.optim.SGD, 0).replace(b"pyflame.optim\n", b"pyflame.optim.adam_sgd\n")
     assert pickle.loads(old) is pf.optim.SGD
+
+
+def test_gradients_that_lie_channels_last_are_clipped_without_copies():
+    start = [pf.randn(8, 5, 3, 3), pf.randn(7), pf.randn(4, 6, 2, 2)]
+    last = [
+        t.contiguous(memory_format=pf.channels_last) if t.ndim == 4 else t.clone() for t in start
+    ]
+    parameters = [pf.zeros_like(t).requires_grad_() for t in last]
+    for p, t in zip(parameters, last):
+        p.grad = t
+    pf.synchronize()
+    before = pf.debug.stats()
+    total = pf.nn.utils.clip_grad_norm_(parameters, 1.5)
+    pf.nn.utils.clip_grad_value_(parameters, 0.2)
+    pf.synchronize()
+    after = pf.debug.stats()
+    assert after["kernels"] - before["kernels"] == 3 and after["programs"] == before["programs"]
+    arrays = [t.cpu().numpy() for t in start]
+    norm = np.sqrt(sum((a.astype(np.float64) ** 2).sum() for a in arrays))
+    assert total.item() == pytest.approx(norm, rel=1e-6)
+    for a, t in zip(arrays, last):
+        assert t.ndim != 4 or t.is_contiguous(memory_format=pf.channels_last)
+        np.testing.assert_allclose(t.cpu().numpy(), (a * 1.5 / norm).clip(-0.2, 0.2), rtol=1e-5)
