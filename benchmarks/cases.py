@@ -729,7 +729,7 @@ def attention(torch):
 # ---- pictures ------------------------------------------------------------------------------------
 
 
-def resnet18_cases():
+def resnet_cases():
     from benchmarks import resnet
 
     for last in (False, True):
@@ -738,15 +738,24 @@ def resnet18_cases():
         def step(torch, last=last):
             return resnet.training_step(torch, 18, 16, 64, "cpu", False, last)
 
+        def deep(torch, last=last):
+            return resnet.training_step(torch, 50, 16, 56, "cpu", False, last)
+
         def forward(torch, last=last):
             return resnet.inference(torch, 18, 1, 224, "cpu", torch.float32, last)
 
         step.__name__, forward.__name__ = "resnet18_step" + name, "resnet18_one" + name
+        deep.__name__ = "resnet50_step" + name
         case("resnet", "ResNet-18 step, 16 of 64²" + layout)(step)
+        case("resnet", "ResNet-50 step, 16 of 56²" + layout)(deep)
         case("resnet", "ResNet-18 inference, 1 of 224²" + layout)(forward)
 
+    @case("resnet", "ResNet-50 step, 16 of 56², channels-last, bfloat16 autocast")
+    def resnet50_step_bf16(torch):
+        return resnet.training_step(torch, 50, 16, 56, "cpu", True, True)
 
-resnet18_cases()
+
+resnet_cases()
 
 
 def _activation(name):

@@ -593,7 +593,7 @@ void rebase(const Tensor& t, Ref<Node> node) {
   }
   if (!node && !m) return;
   Meta& own = meta_of(t);
-  if (Edge before = edge_of(t); before.node && !(node && node->needs(0))) {
+  if (Edge before = edge_of(t); before.node && !(node && node->has_edge(0))) {
     // Nothing of the old value is left: it keeps its place in the history, with zeros.
     if (!node)
       node = Ref<Node>::adopt(

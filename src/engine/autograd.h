@@ -91,7 +91,10 @@ struct Node : detail::RefCounted {
   virtual Grads apply(const Grads& grads) = 0;
   virtual void release() {}  // drop saved tensors
   virtual void each_owned(Owned&) const;
-  bool needs(size_t i) const { return i < next.size() && next[i].node; }
+  bool has_edge(size_t i) const { return i < next.size() && next[i].node; }
+  // Whether the pass that runs asks for the gradient of input `i`: one for some tensors alone only
+  // where that leads to one of them.
+  bool needs(size_t i) const;
   static void destroy(Node*) noexcept;  // iterative: deep graphs do not recurse
 };
 

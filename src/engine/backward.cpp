@@ -93,12 +93,17 @@ class Pass {
       bool leads = false;
       for (const Edge& e : n->next)
         leads |= e.node && (leads_.count(e.node.get()) || captures_.count(e.node.get()));
-      if (leads) leads_.insert(n);
+      if (leads)
+        leads_.insert(n);
+      else if (!captures_.count(n))
+        idle_.insert(n);
     }
   }
 
   uint64_t number() const { return number_; }
   bool restricted() const { return restricted_; }
+  // False where it is known that `n` leads to nothing that is asked for.
+  bool asks(Node* n) const { return !idle_.count(n); }
   const engine::Levels& active() const { return active_; }
   void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
 
@@ -106,7 +111,7 @@ class Pass {
   bool reaches(Node* n) {
     if (reached_.empty())
       for (Node* r : walk([this](Node& x) { return !restricted_ || leads_.count(&x); }))
-        reached_.insert(r);
+        if (asks(r)) reached_.insert(r);
     return reached_.count(n) != 0;
   }
 
@@ -270,7 +275,7 @@ class Pass {
       finish(n);
     }
     for (size_t i = 0; i < n.next.size() && i < out.size(); ++i)
-      deliver(n.next[i], std::move(out[i]));
+      if (n.needs(i)) deliver(n.next[i], std::move(out[i]));
   }
 
   // What is placed takes its gradient where it is, and so does a leaf. Other nodes run where the
@@ -342,7 +347,7 @@ class Pass {
   std::priority_queue<Turn> heap_;
   uint64_t arrived_ = 0;
   std::unordered_map<Node*, std::vector<std::pair<uint32_t, Tensor*>>> captures_;
-  std::unordered_set<Node*> leads_;
+  std::unordered_set<Node*> leads_, idle_;  // of what was walked: to captures, to none
 };
 
 void check_gradients(size_t tensors, std::span<const Tensor> gradients) {
@@ -385,6 +390,10 @@ std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
     PF_CHECK(result[i].defined() || allow_unused, AutogradError, op, "input ", i,
              " was not used to compute the outputs; pass allow_unused=True to get None for it");
   return result;
+}
+
+bool Node::needs(size_t i) const {
+  return has_edge(i) && (!t_pass || t_pass->asks(next[i].node.get()));
 }
 
 autograd::CurrentPass autograd::current_pass(std::span<const Edge> edges) {

@@ -363,7 +363,7 @@ PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const
   // Keep only what the gradients that will be asked for read.
   unsigned keep = 0;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!node->needs(i + static_cast<size_t>(first))) continue;
+    if (!node->has_edge(i + static_cast<size_t>(first))) continue;
     const GradPlan& p = row.grad[i];
     for (int k = 0; k < p.n; ++k)
       if (p.source[k] >= 0) keep |= 1u << p.source[k];

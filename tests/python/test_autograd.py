@@ -721,3 +721,53 @@ def test_the_gradient_of_a_result_is_none_and_says_why(recwarn):
     z = x * 2
     z.retain_grad()
     assert z.grad is None and len(recwarn.list) == 0
+
+
+def test_gradients_of_some_inputs_calculate_no_others():
+    def kernels(*inputs):
+        pf.synchronize()
+        pf.debug.reset_stats()
+        found = pf.autograd.grad(y, inputs, g, retain_graph=True)
+        pf.synchronize()
+        return pf.debug.stats()["kernels"], [t.tolist() for t in found]
+
+    pf.manual_seed(1)
+    a, b = (pf.rand(4, 4, requires_grad=True) for _ in range(2))
+    seen = []
+    hidden = b * 2
+    hidden.register_hook(lambda g: seen.append(1))
+    y, g = a @ hidden, pf.ones(4, 4)
+    one, (of_a,) = kernels(a)
+    assert not seen  # nothing behind it is asked for
+    two, both = kernels(a, b)
+    assert one < two and seen and of_a == both[0]
+
+    # A pass within a pass asks for what it wants.
+    class Inner(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            c, d = (pf.ones(2, requires_grad=True) for _ in range(2))
+            with pf.enable_grad():
+                (c * d * 3).sum().backward()
+            return g * c.grad[0] * d.grad[0]
+
+    x, z = pf.ones(2, requires_grad=True), pf.ones(2, requires_grad=True)
+    (of_x,) = pf.autograd.grad((Inner.apply(x) * z).sum(), x)
+    assert of_x.tolist() == [9.0, 9.0]
+
+
+def test_gradients_of_some_inputs_go_through_writes_to_views():
+    def run(*names):
+        at = {n: pf.tensor([2.0, 3.0], requires_grad=True) for n in "abc"}
+        y = at["a"] * 1
+        v = y[:1]
+        v.mul_(at["b"][0])
+        v.add_(at["c"][:1])
+        return [g.tolist() for g in pf.autograd.grad((y * y).sum(), [at[n] for n in names])]
+
+    whole = run(*"abc")
+    assert [run(n)[0] for n in "abc"] == whole and run(*"ca") == [whole[2], whole[0]]
