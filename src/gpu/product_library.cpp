@@ -2,7 +2,8 @@
 // language: column-major matrices, so ours (row-major) are computed as c^T = b^T a^T.
 //
 // The algorithm is the library's first choice for (sizes, layouts, dtype, bias, alignment class)
-// within a fixed workspace: a function of the product alone, never of time.
+// within a fixed workspace, or that of product_proposal.h: a function of the product alone, never
+// of time.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/product.h"
+#include "gpu/product_proposal.h"
 #include "pyflame/amp.h"
 
 namespace pyflame::gpu {
@@ -96,22 +98,7 @@ void must(int status, const char* call) {
                                  std::to_string(status));
 }
 
-// Which of cuBLASLt's proposals does a product whose k is at most kFewSteps: the first one, but
-// where that makes several waves of tiles, the one of the smallest tiles. Its blocks write one tile
-// while they multiply the next; large tiles are written while nothing is multiplied, which of few
-// steps is a large part (docs/performance.md).
-constexpr int64_t kFewSteps = 1024;
-constexpr int32_t kByTiles = -1;  // in place of a proposal
-size_t many_tiles(const std::vector<BlasHeuristic>& found) {
-  constexpr float kSeveral = 4;
-  size_t best = 0;
-  if (found.empty() || found[0].waves < kSeveral) return best;
-  for (size_t i = 1; i < found.size(); ++i)
-    if (found[i].state == 0 && found[i].waves > found[best].waves &&
-        found[i].waves < 3 * found[0].waves)
-      best = i;
-  return best;
-}
+constexpr int32_t kByFacts = -1;  // in place of a proposal: choose_proposal's
 
 class Products {
  public:
@@ -137,9 +124,6 @@ class Products {
     key.m = p.m, key.n = p.n, key.k = p.k, key.batch = inner.size;
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
     key.a_op = a.transposed, key.b_op = b.transposed, key.proposal = proposal;
-    if (proposal == 0 && args.traits().architecture == "sm_90" && itemsize(p.dtype) == 2 &&
-        inner.size == 1 && p.k <= kFewSteps)
-      key.proposal = kByTiles;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.out = static_cast<int32_t>(p.out), key.other = static_cast<int32_t>(p.scaling.b);
     key.scaled = !p.scaling.of_a ? 0 : p.scaling.by_row ? 2 : 1, key.fast = p.scaling.fast_sums;
@@ -156,6 +140,9 @@ class Products {
     key.align[1] = worst(p.a, [&](int d) { return p.batch[d].a; });
     key.align[2] = worst(p.c, [&](int) { return p.m * p.n * inner.size; });
     key.align[3] = p.bias ? alignment(p.bias) : 0;
+    if (proposal == 0 && args.traits().architecture == "sm_90" && itemsize(p.dtype) == 2 &&
+        inner.size == 1 && proposals_matter(p.m, p.n, whole(key)))
+      key.proposal = kByFacts;
 
     const Ready& r = find(key, p, a, b);
     if (!r.desc) return false;
@@ -170,6 +157,12 @@ class Products {
   }
 
  private:
+  // Of numbers of two bytes: whether all rows begin at multiples of 16 bytes.
+  static bool whole(const Key& key) {
+    return std::min({key.align[0], key.align[1], key.align[2]}) >= 16 && key.a_ld % 8 == 0 &&
+           key.b_ld % 8 == 0 && key.n % 8 == 0;
+  }
+
   // Stays where it is.
   const Ready& find(const Key& key, const Product& p, const Stored& a, const Stored& b) {
     std::lock_guard lock(mutex_);
@@ -283,21 +276,26 @@ class Products {
     layout(&r.c, out, {uint64_t(p.n), uint64_t(p.m), p.n, false}, p.m * p.n);
     BlasPreference preference = nullptr;
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
-    const uint64_t most = kWorkspace;
-    l.MatmulPreferenceSetAttribute(preference, kPrefWorkspace, &most, sizeof most);
     const uint32_t align[4] = {uint32_t(key.align[0]), uint32_t(key.align[1]),
                                uint32_t(key.align[2]), uint32_t(key.align[2])};
     for (int i = 0; i < 4 && kPrefAlignA >= 0; ++i)
       l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
-    const bool by_tiles = key.proposal == kByTiles;
-    std::vector<BlasHeuristic> found(by_tiles ? 8 : key.proposal ? 32 : 1);
-    int count = 0;
-    const int status =
-        l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference,
-                                 static_cast<int>(found.size()), found.data(), &count);
+    const bool by_facts = key.proposal == kByFacts;
+    const size_t wanted = by_facts ? 8 : key.proposal ? 32 : 1;
+    const auto ask = [&](uint64_t workspace) {
+      std::vector<BlasHeuristic> found(wanted);
+      int count = 0;
+      l.MatmulPreferenceSetAttribute(preference, kPrefWorkspace, &workspace, sizeof workspace);
+      const int status = l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference,
+                                                  static_cast<int>(wanted), found.data(), &count);
+      found.resize(status == 0 ? static_cast<size_t>(count) : 0);
+      if (by_facts) std::erase_if(found, [](const BlasHeuristic& x) { return x.state != 0; });
+      return found;
+    };
+    std::vector<BlasHeuristic> found = ask(kWorkspace);
+    if (by_facts && !found.empty()) found = {choose_proposal(p.k, whole(key), found, ask(0))};
     l.MatmulPreferenceDestroy(preference);
-    found.resize(status == 0 ? static_cast<size_t>(count) : 0);
-    const size_t at = by_tiles ? many_tiles(found) : static_cast<size_t>(key.proposal);
+    const size_t at = by_facts ? 0 : static_cast<size_t>(key.proposal);
     if (at < found.size() && found[at].state == 0) {
       r.desc = desc;
       r.algo = found[at].algo;
