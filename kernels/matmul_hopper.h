@@ -5,7 +5,8 @@
 //   0, 1 or 3; -DPF_CLUSTER=2: two blocks take neighbouring tiles of a column, and each copies its
 //   half of what both read of b to both; -DTURNS=1: the two groups of warps that multiply take
 //   tiles in turns, so that one writes while the other multiplies; 0: each has half of the rows of
-//   each tile.
+//   each tile; -DPF_OTHER=: the dtype of b where both are eight-bit floats, whose sums are scaled,
+//   -DPROMOTED=1: and added to float32 after each TILE_K, since the unit's own sums have 14 bits.
 //
 // A block has three groups of four warps: two multiply, a thread of the third starts copies into
 // the ring of stages. A stage is handed over by two barriers in memory, `full` and `empty`. Blocks
@@ -26,8 +27,17 @@
 #ifndef ASIDE
 #define ASIDE 0
 #endif
+#ifndef PROMOTED
+#define PROMOTED 0
+#endif
 #include "matmul_hopper_args.h"
 #include "matmul_where.h"
+#ifdef PF_OTHER
+#define PF_SCALED 1
+#include "stored.h"
+#else
+#define PF_SCALED 0
+#endif
 #include "tma_nvidia.h"
 #include "vector.h"
 
@@ -48,6 +58,7 @@ enum {
   CLUSTER = PF_CLUSTER_BLOCKS,
 };
 typedef pf_compute<PF_T> pf_acc;
+static_assert(!PROMOTED || STRIPS == 1, "registers for the sums twice");
 static_assert(TILE_M % (64 * GROUPS) == 0 && B_COPIES % CLUSTER == 0, "whole copies");
 
 #include "matmul_finish.h"
@@ -204,9 +215,33 @@ struct pf_tile_bias {
     }
   }
   PF_METHOD pf_acc get(const pf_matmul_args& q, int j, int e) const {
-    return q.bias ? of[j].get(e) : pf_acc(0);
+    return !PF_SCALED && q.bias ? of[j].get(e) : pf_acc(0);
   }
 };
+
+// The sums of eight-bit floats times their scales and with their bias, for which there are no
+// registers earlier; of a group's share, which begins at `row`.
+PF_DEVICE void pf_scale(pf_tile_sums (&sums)[STRIPS], const pf_matmul_hopper_args& maps, pf_i64 col,
+                        pf_i64 row, int lane) {
+  const pf_matmul_args& q = maps.product;
+  const float *of_a = static_cast<const float*>(pf_global(maps.scale_a)),
+              *of_b = static_cast<const float*>(pf_global(maps.scale_b));
+  float a[STRIPS][2], b[2] = {of_b[0], of_b[0]};
+  PF_UNROLL for (int s = 0; s < STRIPS; ++s) PF_UNROLL for (int h = 0; h < 2; ++h) {
+    const pf_i64 m = row + s * 64 + lane / 4 + h * 8;
+    a[s][h] = of_a[maps.by_row && m < q.m ? m : 0];
+  }
+  PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) {
+    const pf_i64 n = col + j * 8 + lane % 4 * 2;
+    PF_UNROLL for (int e = 0; e < 2; ++e) if (maps.by_row && n + e < q.n) b[e] = of_b[n + e];
+    PF_UNROLL for (int s = 0; s < STRIPS; ++s) PF_UNROLL for (int v = 0; v < 4; ++v) sums[s]
+        .c[j][v] = sums[s].c[j][v] * a[s][v / 2] * b[v % 2];
+    float add[2] = {0, 0};
+    pf_add_bias<PF_OUT>(q, 0, n, add);
+    PF_UNROLL for (int s = 0; s < STRIPS; ++s) PF_UNROLL for (int v = 0; v < 4; ++v) sums[s]
+        .c[j][v] += add[v % 2];
+  }
+}
 
 // A group's share of a tile, finished and written: each warp its 16 rows of each strip, by way of
 // `memory`, two times 16 lines of its own in turns; `half`: which ones are next.
@@ -507,18 +542,33 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_u32 last = 0;
       for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
         pf_mbarrier_wait(ring.filled(), ring.parity);
+#if PROMOTED
+        // The other group's products hide that this one waits and adds.
+        pf_tile_sums part;
+        pf_multiply_start<0>(part, ring.data() + first * (64 * 128), ring.data() + A_BYTES);
+        pf_multiply_wait<0>();
+        pf_hold(part);
+        release(ring.stage);
+        sums[0].add(part);
+#else
         PF_UNROLL for (int s = 0; s < STRIPS; ++s) pf_multiply_start(
             sums[s], ring.data() + (first + s) * (A_ALONG_K ? 64 * 128 : TILE_K * 128),
             ring.data() + A_BYTES);
         pf_multiply_wait<STRIPS>();
         if (step > 0) release(last);
         last = ring.stage;
+#endif
       }
       if (TURNS && lane == 0) pf_mbarrier_arrive(ring.over(group));
       pf_tile_bias bias;
-      bias.load(q, tile.t.col, lane);
-      pf_multiply_wait<0>();
-      release(last);
+      if constexpr (!PF_SCALED) bias.load(q, tile.t.col, lane);
+      if constexpr (!PROMOTED) {
+        pf_multiply_wait<0>();
+        release(last);
+      }
+#if PF_SCALED
+      pf_scale(sums, maps, tile.t.col, tile.t.row + first * 64 + warp % 4 * 16, lane);
+#endif
 #if ASIDE
       pf_mbarrier_wait(ring.taken(group), turn ^ 1);
       pf_hand_over(sums[0], bias, memory + STAGES * STAGE_BYTES + group * HALF_BYTES, maps, tile,

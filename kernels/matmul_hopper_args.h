@@ -12,7 +12,10 @@ struct pf_matmul_hopper_args {
   // next; taps, and from one to the next.
   pf_i32 windows[2], first[2], step[2], taps[2], apart[2];
   pf_i32 runs;  // of channels, of one tap
-  pf_i32 unused[13];
+  // Of eight-bit floats: one number each, or one for each row and each column.
+  pf_i32 by_row;
+  const float *scale_a, *scale_b;
+  pf_i32 unused[8];
 };
 static_assert(sizeof(pf_matmul_hopper_args) == 896, "as hosts fill it");
 

@@ -60,6 +60,14 @@ PF_DEVICE float pf_f8_value(pf_e8m0fnu v) {
   const pf_u32 e = v.bits;
   return pf_bits<float>(e == 255 ? 0x7fc00000u : e ? e << 23 : 0x00400000u);
 }
+// As matrix units read them.
+template <int M, int BIAS>
+struct pf_dtype<pf_f8<M, BIAS>> {
+  typedef float compute;
+  static PF_METHOD float decode(pf_u32 b) {
+    return pf_f8_value(pf_f8<M, BIAS>{static_cast<pf_u8>(b)});
+  }
+};
 template <int M, int BIAS>
 PF_DEVICE void pf_f8_set(pf_f8<M, BIAS>& to, float x) {
   constexpr bool unsigned_zero = BIAS == 1 << (6 - M);

@@ -1,6 +1,7 @@
 // Hopper's wgmma on tiles in shared memory: four warps multiply 64 rows by all columns of the tile,
-// asynchronously; the sums lie as mma.sync's do, 16 rows a warp. Floats and int8 only along k. For
-// sm_90a; the host acts it out.
+// asynchronously; the sums lie as mma.sync's do, 16 rows a warp. Floats and eight bits only along
+// k. For sm_90a; the host acts it out.
+//   -DPF_OTHER=: the dtype of b, of products of eight-bit floats
 #ifndef PF_SUMS_HOPPER_H
 #define PF_SUMS_HOPPER_H
 #include "registers_hopper.h"
@@ -24,6 +25,11 @@ struct pf_tile_sums {
   PF_METHOD void clear() {
     PF_UNROLL for (int j = 0; j < NS; ++j) {
       PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] = pf_acc(0);
+    }
+  }
+  PF_METHOD void add(const pf_tile_sums& x) {
+    PF_UNROLL for (int j = 0; j < NS; ++j) {
+      PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] += x.c[j][v];
     }
   }
 };
@@ -66,28 +72,49 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
 #define PF_WGMMA_ROWS_FROM "{%128, %129, %130, %131}, %132"
 #define PF_WGMMA_TURN "%130, %131"
 #endif
-// c += a b on 32 bytes of k. What is behind the operands: signs, and which are to be transposed.
-#define PF_WGMMA(TYPES, R, MORE, ...)                                       \
-  asm volatile(                                                             \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                            \
-      "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
-      "}, " PF_WGMMA_FROM MORE ";\n}"                                       \
-      : PF_WGMMA_ALL(R)                                                     \
-      : "l"(a), "l"(b)__VA_ARGS__)
+// c (ADD "0": c is what it was not, "1":) += a b on 32 bytes of k. What is behind the operands:
+// signs, and which are to be transposed.
+#define PF_WGMMA(ADD, TYPES, R, MORE, ...)                                           \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD                               \
+               ", 0;\n"                                                              \
+               "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
+               "}, " PF_WGMMA_FROM MORE ";\n}"                                       \
+               : PF_WGMMA_ALL(R)                                                     \
+               : "l"(a), "l"(b)__VA_ARGS__)
+#ifdef PF_OTHER
+// ADD: to what c is; 0: c becomes the product.
+#define PF_WGMMA_FLOAT8(A, B, TYPES)                                            \
+  template <int ADD>                                                            \
+  PF_DEVICE void pf_wgmma(A, B, float(&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) { \
+    if constexpr (ADD)                                                          \
+      PF_WGMMA("1", "k32.f32." TYPES, PF_FLOATS, ", 1, 1");                     \
+    else                                                                        \
+      PF_WGMMA("0", "k32.f32." TYPES, PF_FLOATS, ", 1, 1");                     \
+  }
+PF_WGMMA_FLOAT8(pf_e4m3fn, pf_e4m3fn, "e4m3.e4m3")
+PF_WGMMA_FLOAT8(pf_e4m3fn, pf_e5m2, "e4m3.e5m2")
+PF_WGMMA_FLOAT8(pf_e5m2, pf_e4m3fn, "e5m2.e4m3")
+// The compiler is not to move what is done to these across here: the unit works on them.
+PF_DEVICE void pf_hold(pf_tile_sums& sums) {
+  PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j)
+      PF_UNROLL for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(sums.c[j][v])::"memory");
+}
+#else
 PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+  PF_WGMMA("1", "k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
            "n"(!B_ALONG_K));
 }
 PF_DEVICE void pf_wgmma(pf_f16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("k16.f32.f16.f16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+  PF_WGMMA("1", "k16.f32.f16.f16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
            "n"(!B_ALONG_K));
 }
 PF_DEVICE void pf_wgmma(float, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("k8.f32.tf32.tf32", PF_FLOATS, ", 1, 1");
+  PF_WGMMA("1", "k8.f32.tf32.tf32", PF_FLOATS, ", 1, 1");
 }
 PF_DEVICE void pf_wgmma(pf_i8, pf_i32 (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("k32.s32.s8.s8", PF_INTS, "");
+  PF_WGMMA("1", "k32.s32.s8.s8", PF_INTS, "");
 }
+#endif
 
 #if PF_GATHERED == 4
 // The same with operand a in registers, a warp's 16 rows.
@@ -111,14 +138,24 @@ PF_DEVICE void pf_multiply_ready() {
   asm volatile("fence.proxy.async;" ::: "memory");
   pf_barrier();
 }
-// Starts to multiply a tile: 64 rows of a from `a` on by all of b.
+// Starts to multiply a tile: 64 rows of a from `a` on by all of b. ADD 0 (of eight-bit floats): to
+// nothing.
+template <int ADD = 1>
 PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
   PF_UNROLL for (int kk = 0; kk < 4; ++kk) {
     // 32 bytes of a line, or 16 lines
-    pf_wgmma(PF_T{}, sums.c, x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
-             y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
+    const pf_u64 at_a = x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
+                 at_b = y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4);
+#ifdef PF_OTHER
+    if (kk == 0)
+      pf_wgmma<ADD>(PF_T{}, PF_OTHER{}, sums.c, at_a, at_b);
+    else
+      pf_wgmma<1>(PF_T{}, PF_OTHER{}, sums.c, at_a, at_b);
+#else
+    pf_wgmma(PF_T{}, sums.c, at_a, at_b);
+#endif
   }
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -129,25 +166,32 @@ PF_DEVICE void pf_multiply_wait() {
 }
 
 #else
-template <int ALONG_K>
+#ifndef PF_OTHER
+#define PF_OTHER PF_T
+#endif
+template <class T, int ALONG_K>
 PF_DEVICE pf_acc pf_element(const char* operand, int outer, int k) {
   const int at = ALONG_K ? pf_place<1>(outer, k / CHUNK) + k % CHUNK * SIZE
                          : pf_place<0>(k, outer / CHUNK) + outer % CHUNK * SIZE;
   pf_u32 w;
   pf_load_words<SIZE, false>(operand + at, &w);
-  return pf_acted_value<PF_T>(&w, 0);
+  return pf_acted_value<T>(&w, 0);
 }
 PF_DEVICE void pf_multiply_ready() {
   pf_barrier();
 }
+template <int ADD = 1>
 PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+  if constexpr (!ADD) sums.clear();
   const int lane = static_cast<int>(pf_lane()), warp = static_cast<int>(pf_thread()) / PF_WARP % 4;
   for (int j = 0; j < pf_tile_sums::NS; ++j)
     for (int v = 0; v < 4; ++v)
       for (int k = 0; k < TILE_K; ++k)
-        pf_acted_add(sums.c[j][v], pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k),
-                     pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
+        pf_acted_add(sums.c[j][v],
+                     pf_element<PF_T, A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k),
+                     pf_element<PF_OTHER, B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
 }
+PF_DEVICE void pf_hold(pf_tile_sums&) {}
 // The lanes of a warp come here together.
 template <int AHEAD>
 PF_DEVICE void pf_multiply_wait() {

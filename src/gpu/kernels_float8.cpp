@@ -1,6 +1,6 @@
 // Products of eight-bit floats, and what makes their operands (table/kernels/float8.h). Products
-// are the vendor's library's where the device has them; elsewhere both operands are converted to
-// bfloat16, which holds every value of the two dtypes.
+// are the vendor's library's where the device has them, or kernels/matmul_hopper.h's; elsewhere
+// both operands are converted to bfloat16, which holds every value of the two dtypes.
 //   -DPF_T=  dtype of results and bias (finish), or of what is converted
 //   -DPF_TO=  float8 dtype;  -DWHOLE  lines of 16 elements everywhere
 #include "kernels/integers.h"
@@ -191,7 +191,8 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
 
 #include "gpu/device_text.h"
 #include "gpu/move.h"
-#include "gpu/product.h"
+#include "gpu/product_own.h"
+#include "gpu/tensor_map.h"
 #include "table/kernels/float8.h"
 
 namespace pyflame::gpu {
@@ -218,16 +219,28 @@ void finish(const KernelArgs& a, const Product& p, const void* sums, bool scaled
   a.launch(f, blocks_for(p.m * p.n, 256, 1 << 16), 256, 0, q);
 }
 
-// The operand as bfloat16, with the same strides up to gaps.
-void* widened(const KernelArgs& a, const pf_tensor& t, int along) {
-  void* to = a.workspace(static_cast<size_t>(t.shape[0] * t.shape[1]) * 2);
+// The operand as another dtype, with k as dimension `along` and so far from line to line.
+void* copied(const KernelArgs& a, const pf_tensor& t, int along, DType dtype, int64_t line) {
+  void* to = a.workspace(static_cast<size_t>(t.shape[1 - along] * line) * itemsize(dtype));
   pf_tensor w = t;
   w.data = to;
-  w.dtype = static_cast<uint8_t>(DType::BFloat16);
+  w.dtype = static_cast<uint8_t>(dtype);
   w.strides[along] = 1;
-  w.strides[1 - along] = t.shape[along];
+  w.strides[1 - along] = line;
   copy_tensor(a, w, t);
   return to;
+}
+
+// By Hopper's units, which read operands at multiples of 16 bytes: others are copied there.
+bool own_scaled_product(const KernelArgs& args, Product p, const pf_tensor& a, const pf_tensor& b) {
+  if (!tensor_maps(args.traits())) return false;
+  const int64_t line = ceil_div(p.k, 16) * 16;
+  const auto fits = [](const void* at, int64_t stride) {
+    return (reinterpret_cast<uintptr_t>(at) | static_cast<uintptr_t>(stride)) % 16 == 0;
+  };
+  if (!fits(p.a, p.a_row)) p.a = copied(args, a, 1, p.dtype, line), p.a_row = line;
+  if (!fits(p.b, p.b_col)) p.b = copied(args, b, 0, p.scaling.b, line), p.b_col = line;
+  return product_by_maps(args, p, -1, true, true, false);
 }
 
 void scaled_matmul(const KernelArgs& args) {
@@ -239,8 +252,9 @@ void scaled_matmul(const KernelArgs& args) {
   p.dtype = args.dtype(at.a);
   p.out = args.dtype(at.out);
   p.a = a.data, p.b = b.data, p.c = out.data;
-  p.a_row = p.m == 1 ? p.k : a.strides[0], p.a_col = 1;
-  p.b_row = 1, p.b_col = p.n == 1 ? p.k : b.strides[1];
+  const int64_t whole = ceil_div(p.k, 16) * 16;  // of one row, any will do
+  p.a_row = p.m == 1 ? whole : a.strides[0], p.a_col = 1;
+  p.b_row = 1, p.b_col = p.n == 1 ? whole : b.strides[1];
   p.scaling = {args.dtype(at.b), args.data(at.scale_a), args.data(at.scale_b),
                args.i(number.by_row) != 0, args.i(number.fast_sums) != 0};
   const void* bias = args.data(at.bias);
@@ -267,17 +281,25 @@ void scaled_matmul(const KernelArgs& args) {
       if (library_scaled_product(args, sums, &why)) return finish(args, p, sums.c, true, bias);
       why = std::string(product_library()) + " has no such product";
     }
-    if (from == ProductSource::Auto)
-      note_own("_scaled_mm", "operands are converted to bfloat16 and multiplied as such: " + why,
-               "PYFLAME_GPU_GEMM");
   }
+  Product own = p;
+  own.bias = bias;
+  if (own_scaled_product(args, own, a, b)) {
+    if (from == ProductSource::Auto && !product_library_usable())
+      note_own("_scaled_mm", std::string("products run by our own kernel: ") + product_library(),
+               "PYFLAME_GPU_GEMM");
+    return;
+  }
+  if (from == ProductSource::Auto)
+    note_own("_scaled_mm", "operands are converted to bfloat16 and multiplied as such: " + why,
+             "PYFLAME_GPU_GEMM");
   Product q = p;
   q.scaling = {};
   q.bias = nullptr;
   q.dtype = DType::BFloat16;
   q.out = DType::Float32;
-  q.a = widened(args, a, 1), q.a_row = p.k;
-  q.b = widened(args, b, 0), q.b_col = p.k;
+  q.a = copied(args, a, 1, q.dtype, p.k), q.a_row = p.k;
+  q.b = copied(args, b, 0, q.dtype, p.k), q.b_col = p.k;
   q.c = room();
   multiply(args, q);
   finish(args, p, q.c, true, bias);

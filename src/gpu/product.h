@@ -28,7 +28,8 @@ struct Product {
     int64_t size, a, b;
   } batch[PF_MAX_DIMS];
 
-  // Of eight-bit floats (library_scaled_product() alone): c is multiplied before the bias is added.
+  // Of eight-bit floats (library_scaled_product() and product_by_maps() alone): c is multiplied
+  // before the bias is added.
   struct Scaling {
     DType b{};                                    // that of a is `dtype`
     const void *of_a = nullptr, *of_b = nullptr;  // float32, or null for 1

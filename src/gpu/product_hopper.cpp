@@ -1,6 +1,7 @@
 // Our own matrix products on Hopper, whose operands its copy unit reads (kernels/matmul_hopper.h).
 #include <algorithm>
 
+#include "gpu/device_text.h"
 #include "gpu/product_own.h"
 #include "gpu/tensor_map.h"
 #include "kernels/matmul_hopper_args.h"
@@ -20,19 +21,35 @@ struct MapTiling {
 };
 // Tiles whose results a group of warps of its own finishes, for which the others do not wait.
 constexpr MapTiling kAside{128, 192, 4, 1, false, true};
+bool is_float8(const Product& p) {
+  return p.dtype == DType::Float8E4M3 || p.dtype == DType::Float8E5M2;
+}
+bool promoted(const Product& p) {
+  return is_float8(p) && !p.scaling.fast_sums;
+}
 // The quicker of two tiles, in steps of the wide one's k as they were measured on an H100: all
 // write a wide tile's results together, and nothing is multiplied meanwhile; of the other one, half
 // of the warps multiply then, but read more.
 bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTiling* s) {
-  static constexpr MapTiling kWide{128, 256, 4, 1, false}, kTurns{128, 128, 6, 1, true};
+  static constexpr MapTiling kWide{128, 256, 4, 1, false}, kTurns{128, 128, 6, 1, true},
+      kTwice{128, 192, 4, 1, false}, kTwiceNarrow{128, 128, 6, 1, false};
   const auto waves = [&](const MapTiling& x) {
     return double(ceil_div(blocks(p, x.m, x.n), t.compute_units));
   };
   const double of_k = double(steps), wide = waves(kWide) * (of_k + 5),
                turns = waves(kTurns) * (0.53 * of_k + 1) + 4;
-  if (tile > 1 || (tile < 0 && 5 * blocks(p, 128, 128) < int64_t{2} * t.compute_units))
+  // Of so many sums twice there are registers for narrower ones, whose columns take as long.
+  if (promoted(p)) {
+    const auto takes = [&](const MapTiling& x) { return waves(x) * x.n * (of_k + 5); };
+    *s = takes(kTwice) <= takes(kTwiceNarrow) ? kTwice : kTwiceNarrow;
+    return true;
+  }
+  if (tile > 1 ||
+      (tile < 0 && !is_float8(p) && 5 * blocks(p, 128, 128) < int64_t{2} * t.compute_units))
     return false;
-  *s = tile == 0 || (tile < 0 && wide < turns) ? kWide : kTurns;
+  // What writes such float32 results by itself has no registers left for scales.
+  const bool scattered = is_float8(p) && itemsize(p.out) == 4 && p.n % 4 != 0;
+  *s = tile == 0 || (tile < 0 && wide < turns && !scattered) ? kWide : kTurns;
   return true;
 }
 
@@ -80,7 +97,7 @@ TensorView view_of_results(const Product& p) {
 void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Defines options,
             bool tf32, pf_matmul_hopper_args& q) {
   options = std::move(options)
-                .type("PF_T", p.dtype)
+                .text("PF_T", device_stored(p.dtype))
                 .value("TILE_M", s.m)
                 .value("TILE_N", s.n)
                 .value("TILE_K", line_of(p))
@@ -90,6 +107,13 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                 .value("PF_MATRIX_UNIT", 2);
   if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
+  if (is_float8(p)) {
+    options = std::move(options).text("PF_OTHER", device_stored(p.scaling.b));
+    if (promoted(p)) options = std::move(options).value("PROMOTED", 1);
+    q.scale_a = static_cast<const float*>(p.scaling.of_a);
+    q.scale_b = static_cast<const float*>(p.scaling.of_b);
+    q.by_row = p.scaling.by_row;
+  }
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
   // Results of 4 bytes fill no lines as they lie in registers (tf32 350 and 385 TFLOP/s); others
   // are written from shared memory by the warps, which wait less (k of 768: 525 and 631).

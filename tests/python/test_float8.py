@@ -20,10 +20,7 @@ OUT = [pf.bfloat16, pf.float16, pf.float32]
 EPS = {pf.bfloat16: 2.0**-8, pf.float16: 2.0**-11, pf.float32: 2.0**-24}
 # Of |a| |b|. Units of Hopper multiply eight bits with sums of about 14, also where they are added to
 # float32 after every few: 1e-4 was measured on an H200, and 3.5e-4 of use_fast_accum.
-UNITS = (
-    os.environ.get("PYFLAME_TEST_DEVICE") == "cuda"
-    and os.environ.get("PYFLAME_CUBLASLT_LIBRARY") != "/none"
-)
+UNITS = os.environ.get("PYFLAME_TEST_DEVICE") == "cuda" and "PYFLAME_STANDIN_SM" not in os.environ
 SUM = 2.0**-11 if UNITS else 2.0**-22
 
 
@@ -65,6 +62,21 @@ def test_scaled_product(m, k, n, kinds, by_row):
     bias = pf.randn(n).to(pf.bfloat16)  # as PyTorch has it beside float32 results
     got = pf._scaled_mm(a, b, sa, sb, bias, out_dtype=pf.float32)
     check(got, a, b, sa, sb, bias)
+
+
+# What our kernel on Hopper takes as each of its tiles, with the four compute units of a stand-in.
+TILES = [(1500, 300, 2500), (1400, 300, 2300)] if UNITS else [(130, 100, 500), (130, 260, 380)]
+
+
+@pytest.mark.parametrize("m, k, n", [(33, 48, 32), (20, 300, 130), *TILES])
+@pytest.mark.parametrize("fast", [False, True])
+def test_fast_sums(m, k, n, fast):
+    for kinds, by_row in zip(KINDS, (True, False, True), strict=True):
+        a, b, sa, sb = operands(m, k, n, kinds, by_row)
+        for dtype in OUT[1:] if kinds[0] is kinds[1] else OUT[:1]:
+            bias = pf.randn(n).to(dtype)
+            got = pf._scaled_mm(a, b, sa, sb, bias, out_dtype=dtype, use_fast_accum=fast)
+            check(got, a, b, sa, sb, bias)
 
 
 def test_operands_with_gaps_and_offsets():
