@@ -294,12 +294,14 @@ def products(calls):
 def eight_bits(calls):
     """Products of float8 where a library has none, and what makes their operands."""
     kinds = [pf.float8_e4m3fn, pf.float8_e5m2]
-    for kind, dtype, (m, k, n) in itertools.product(
-        kinds, FLOATS[:3], ((5, 17, 3), (256, 512, 256), (1 << 17, 64, 1 << 15))
-    ):
-        a, b = empty(m, k, dtype=kind), empty(n, k, dtype=pf.float8_e4m3fn).t()
+    sizes = [(5, 17, 3), (256, 512, 256), (1 << 17, 64, 1 << 15)]
+    sizes += [(8192, 8192, 8192), (8192, 8192, 8195)]  # each tile of Hopper's kernel
+    for kind, dtype, (m, k, n) in itertools.product(kinds, FLOATS[:3], sizes):
         scales, bias = (empty(m, 1), empty(1, n)), empty(n, dtype=dtype)
-        calls("_scaled_mm", lambda: pf._scaled_mm(a, b, *scales, bias, out_dtype=dtype))
+        for of_b, fast in itertools.product(kinds[: 2 - kinds.index(kind)], (False, True)):
+            a, b = empty(m, k, dtype=kind), empty(n, k, dtype=of_b).t()
+            how = {"out_dtype": dtype, "use_fast_accum": fast}
+            calls("_scaled_mm", lambda: pf._scaled_mm(a, b, *scales, bias, **how))
         x = empty(m, k, dtype=dtype)
         calls("_to_float8", lambda: pf.ops.get("_to_float8")(x, kind, True))
         odd = empty(m, k, dtype=dtype, layout="odd")

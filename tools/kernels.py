@@ -208,7 +208,9 @@ def matrix_instruction(program):
         return None
     tf32 = program.define("PF_TF32") is not None
     if arch in NVIDIA:
-        kind = {"pf_i8": "s8", "pf_e4m3fn": "e4m3", "pf_e5m2": "e5m2"}.get(t, "tf32" if tf32 else "")
+        kind = {"pf_i8": "s8", "pf_e4m3fn": "e4m3", "pf_e5m2": "e5m2"}.get(
+            t, "tf32" if tf32 else ""
+        )
         return (r"wgmma\S*" if unit == "2" else r"mma\.sync\S*") + kind
     if arch in ("gfx90a", "gfx942"):
         if t == "float":

@@ -189,6 +189,7 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
 #include <algorithm>
 #include <string>
 
+#include "engine/trace.h"
 #include "gpu/device_text.h"
 #include "gpu/move.h"
 #include "gpu/product_own.h"
@@ -263,11 +264,13 @@ void scaled_matmul(const KernelArgs& args) {
     return wide ? p.c : args.workspace(static_cast<size_t>(p.m * p.n) * sizeof(float));
   };
   const ProductSource from = product_source();
+  const auto served = [&](const std::string& by) { engine::note_served(args.op, by.c_str()); };
   std::string why;
   if (from != ProductSource::Own) {
     // Libraries add no bias to float32 results, and old ones have no scales of rows.
     if (!wide) p.bias = bias;
     if (library_scaled_product(args, p, &why)) {
+      served(product_library_version(args));
       if (wide && bias) finish(args, p, p.c, false, bias);
       return;
     }
@@ -278,13 +281,17 @@ void scaled_matmul(const KernelArgs& args) {
       sums.scaling.of_a = sums.scaling.of_b = nullptr;
       sums.scaling.by_row = false;
       sums.c = room();
-      if (library_scaled_product(args, sums, &why)) return finish(args, p, sums.c, true, bias);
+      if (library_scaled_product(args, sums, &why)) {
+        served(product_library_version(args));
+        return finish(args, p, sums.c, true, bias);
+      }
       why = std::string(product_library()) + " has no such product";
     }
   }
   Product own = p;
   own.bias = bias;
   if (own_scaled_product(args, own, a, b)) {
+    served("our kernel for Hopper");
     if (from == ProductSource::Auto && !product_library_usable())
       note_own("_scaled_mm", std::string("products run by our own kernel: ") + product_library(),
                "PYFLAME_GPU_GEMM");
@@ -293,6 +300,7 @@ void scaled_matmul(const KernelArgs& args) {
   if (from == ProductSource::Auto)
     note_own("_scaled_mm", "operands are converted to bfloat16 and multiplied as such: " + why,
              "PYFLAME_GPU_GEMM");
+  served("a product of bfloat16");
   Product q = p;
   q.scaling = {};
   q.bias = nullptr;

@@ -38,10 +38,11 @@ bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTilin
   };
   const double of_k = double(steps), wide = waves(kWide) * (of_k + 5),
                turns = waves(kTurns) * (0.53 * of_k + 1) + 4;
-  // Of so many sums twice there are registers for narrower ones, whose columns take as long.
+  // Of sums that are kept twice there are registers for fewer columns: one of the narrower tile
+  // takes a tenth longer.
   if (promoted(p)) {
-    const auto takes = [&](const MapTiling& x) { return waves(x) * x.n * (of_k + 5); };
-    *s = takes(kTwice) <= takes(kTwiceNarrow) ? kTwice : kTwiceNarrow;
+    *s = waves(kTwice) * kTwice.n <= waves(kTwiceNarrow) * kTwiceNarrow.n * 1.1 ? kTwice
+                                                                                : kTwiceNarrow;
     return true;
   }
   if (tile > 1 ||
@@ -49,7 +50,7 @@ bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTilin
     return false;
   // What writes such float32 results by itself has no registers left for scales.
   const bool scattered = is_float8(p) && itemsize(p.out) == 4 && p.n % 4 != 0;
-  *s = tile == 0 || (tile < 0 && wide < turns && !scattered) ? kWide : kTurns;
+  *s = !scattered && (tile == 0 || (tile < 0 && wide < turns)) ? kWide : kTurns;
   return true;
 }
 

@@ -1,5 +1,6 @@
 """Our own matrix products on the stand-in, on every kind of matrix unit that the host acts out."""
 
+import os
 import re
 import shutil
 
@@ -230,6 +231,41 @@ check(pf.int_mm(place(x)[:, :0], place(w)[:, :0].t()), np.zeros((37, 75)))
     run(code, **environment(unit, **keep(kept)))
     assert {"pf_i8", "pf_i8 pf_i32"} <= units(kept)
     assert ("pf_i8 pf_i32 wgmma maps in turns" in units(kept)) == (unit == "wgmma")
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_float8(run, tmp_path):  # noqa: F811
+    """For want of a library Hopper's units multiply eight-bit floats as they are, by each tile and with
+    sums of either kind, and pf.explain tells it: nothing goes by way of bfloat16."""
+    code = f"""
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import test_float8 as t
+pf.set_device("gpu")
+sizes = ((33, 48, 32), (20, 77, 130), (130, 100, 500), (130, 260, 380))
+with pf.explain() as report:
+    for (m, k, n), kinds, dtype in zip(sizes, (*t.KINDS, t.KINDS[0]), (*t.OUT, t.OUT[0])):
+        for fast in (False, True):
+            a, b, sa, sb = t.operands(m, k, n, kinds, by_row=fast)
+            bias = pf.randn(n).to(dtype)
+            got = pf._scaled_mm(a, b, sa, sb, bias, out_dtype=dtype, use_fast_accum=fast)
+            t.check(got, a, b, sa, sb, bias)
+by = {{s["by"]: s["count"] for s in report.served if s["op"] == "_scaled_mm"}}
+assert by == {{"our kernel for Hopper": 8}}, by
+slow = [s["what"] for s in report.slow if s["op"] == "_scaled_mm"]
+assert slow and all("our own kernel" in s for s in slow), slow
+"""
+    kept = tmp_path / "kept"
+    run(code, **environment("wgmma", **keep(kept), PYFLAME_GPU_GEMM="auto"))
+    e4m3, e5m2 = "pf_e4m3fn", "pf_e5m2"
+    assert units(kept) == {
+        *(
+            f"{e4m3} {t} wgmma maps{how}"
+            for t in ("pf_bf16", "pf_f16")
+            for how in ("", " in turns")
+        ),
+        f"{e5m2} float wgmma maps",
+    }
 
 
 @standin.MARKS[0]
