@@ -536,8 +536,9 @@ def product_int8(full):
     case("matmul", f"product {n}x{n}x{n} int8 to int32", flops=2 * n**3)(make)
 
 
-def product_float8(full, by_row):
-    """1979 TFLOP/s is what Hopper's units multiply of eight bits, dense."""
+def product_float8(full, by_row, fast=True):
+    """1979 TFLOP/s is what Hopper's units multiply of eight bits, dense. By PYFLAME_GPU_GEMM=own our
+    kernel is beside cuBLASLt's."""
     n = full // HALF
 
     def make(torch, device):
@@ -545,21 +546,21 @@ def product_float8(full, by_row):
         shapes = ((n, 1), (1, n)) if by_row else ((), ())
         scales = [torch.ones(s, device=device) for s in shapes]
         return lambda: torch._scaled_mm(
-            a, b.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=True
+            a, b.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
 
-    rows = "_rows" if by_row else ""
-    make.__name__ = f"matmul_float8_{full}{rows}"
+    make.__name__ = f"matmul_float8_{full}{'_rows' * by_row}{'' if fast else '_exact'}"
     title = (
         f"product {n}x{n}x{n} float8_e4m3fn to bf16, scales of {'rows' if by_row else 'tensors'}"
     )
-    case("matmul", title, flops=2 * n**3)(make)
+    case("matmul", title + ("" if fast else ", exact sums"), flops=2 * n**3)(make)
 
 
 product_high(4096)
 product_int8(4096)
 for _n in (4096, 8192):
     product_float8(_n, False)
+    product_float8(_n, False, fast=False)
 product_float8(8192, True)
 
 
