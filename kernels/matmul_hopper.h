@@ -219,6 +219,7 @@ struct pf_tile_bias {
   }
 };
 
+#if PF_SCALED
 // The sums of eight-bit floats times their scales and with their bias, for which there are no
 // registers earlier; of a group's share, which begins at `row`.
 PF_DEVICE void pf_scale(pf_tile_sums (&sums)[STRIPS], const pf_matmul_hopper_args& maps, pf_i64 col,
@@ -242,6 +243,7 @@ PF_DEVICE void pf_scale(pf_tile_sums (&sums)[STRIPS], const pf_matmul_hopper_arg
         .c[j][v] += add[v % 2];
   }
 }
+#endif
 
 // A group's share of a tile, finished and written: each warp its 16 rows of each strip, by way of
 // `memory`, two times 16 lines of its own in turns; `half`: which ones are next.
