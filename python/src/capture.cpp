@@ -10,6 +10,7 @@
 #include "common.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
+#include "surroundings.h"
 
 namespace pyflame::python {
 
@@ -60,6 +61,17 @@ nb::list launches(const Capture& c) {
 }
 
 }  // namespace
+
+bool has_hooks(const Tensor& leaf) {
+  const autograd::Meta* meta = leaf->meta;
+  if (!meta) return false;
+  if (!meta->hooked.empty()) return true;
+  const autograd::Node* a = meta->accumulator.get();
+  if (!a) return false;
+  const auto& e = a->extras;  // there, too, where Python has seen the node
+  return !a->hooks.empty() ||
+         (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
+}
 
 void about_to_set(RandomState s) {
   if (Capture* c = engine::capturing()) c->note_random_state(s);
@@ -124,17 +136,7 @@ void init_capture(nb::module_& m) {
       nb::arg(), nb::arg().none());
   m.def("_call_site", &engine::call_site);
   m.def("_set_fast_numerics", &engine::set_fast_numerics);
-  // Whether hooks are to see the gradient of a leaf.
-  m.def("_has_hooks", [](nb::handle t) {
-    const autograd::Meta* meta = tensor_of(t.ptr())->meta;
-    if (!meta) return false;
-    if (!meta->hooked.empty()) return true;
-    const autograd::Node* a = meta->accumulator.get();
-    if (!a) return false;
-    const auto& e = a->extras;  // there, too, where Python has seen the node
-    return !a->hooks.empty() ||
-           (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
-  });
+  m.def("_has_hooks", [](nb::handle t) { return has_hooks(tensor_of(t.ptr())); });
   // A number that tensors of one storage have in common while they live.
   m.def("_storage_number",
         [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_of(t.ptr())->storage.get()); });

@@ -13,6 +13,7 @@
 #include "engine/capture.h"
 #include "engine/engine.h"
 #include "pyflame/amp.h"
+#include "surroundings.h"
 #include "table/kernels/optim.h"
 
 namespace pyflame::python {
@@ -75,10 +76,11 @@ std::vector<Tensor> tensors_in(nb::handle list) {
 }
 
 // Whether leaves have the gradients that they had when the step was captured, or one where it
-// clears them.
+// clears them, and nobody but the step itself is to see what it makes of these.
 bool gradients_hold(nb::dict had, nb::dict cleared) {
   PyObject *p = nullptr, *before = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(had.ptr(), &at, &p, &before);) {
+    if (has_hooks(tensor_of(p))) return false;
     const Tensor now = tensor_of(p).grad();
     if (before == Py_None) {
       if (now.defined() && PyDict_GetItem(cleared.ptr(), p) != Py_True) return false;
@@ -239,6 +241,7 @@ class Replay {
     kChangesThen,
     kLive,
     kLock,
+    kSurroundings,
     kHad,
     kCleared,
     kAtEnd,
@@ -274,6 +277,7 @@ class Replay {
     const nb::handle changes = PyList_GetItem(at(kChanges).ptr(), 0), then = at(kChangesThen);
     if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1)
       return no;
+    if (nb::cast<const Surroundings&>(at(kSurroundings)).changed().place >= 0) return no;
     if (!capture_->watched_still_there()) return no;
     std::vector<std::pair<int, std::vector<AdamStep>>> steps;
     for (nb::handle cell : at(kCells)) {  // (its number, the optimizer, what is known of it)
@@ -343,6 +347,7 @@ class Replay {
 }  // namespace
 
 void init_replay(nb::module_& m) {
+  init_surroundings(m);
   static PyType_Slot slots[] = {
       {Py_tp_traverse, slot(Replay::traverse)}, {Py_tp_clear, slot(Replay::clear)}, {0, nullptr}};
   nb::class_<Replay>(m, "_Replay", nb::type_slots(slots))

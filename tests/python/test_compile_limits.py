@@ -65,6 +65,33 @@ class Odd:
         self.tensor = tensor
 
 
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook", "every"])
+def test_hooks_that_come_behind_the_capture(kind):
+    m, seen = nn.Linear(3, 3), []
+
+    def step(x):
+        m.zero_grad()
+        m(x).sum().backward()
+
+    c = pf.compile(step, **CAPTURED)
+    for _ in range(6):
+        c(pf.ones(1, 3))
+    before = calls(c)[0]
+    if kind == "every":
+        handle = nn.modules.module.register_module_forward_hook(lambda *a: seen.append(1))
+    else:
+        handle = getattr(m.weight, kind)(lambda g: seen.append(1))
+    try:
+        for _ in range(3):
+            c(pf.ones(1, 3))
+    finally:
+        handle.remove()
+    assert len(seen) == 3 and calls(c)[0] == before
+    for _ in range(6):
+        c(pf.ones(1, 3))
+    assert len(seen) == 3 and calls(c)[0] > before
+
+
 def test_classes_that_nobody_knows():
     c = pf.compile(lambda x: Odd(x + 1), **CAPTURED)
     for i in range(4):
@@ -110,26 +137,108 @@ def test_memory_of_others():
         assert c(x).tolist() == (x * 2).tolist()
 
 
-def test_a_number_that_changes_is_an_error():
-    rate = [0.5]
-    other = [pf.ones(3)]
+def test_a_number_that_nobody_sees_change_is_an_error():
+    numbers = iter([0.5] * 3 + [0.25] * 20)
 
     def f(x):
-        return x * rate[0] + other[0]
+        return x * next(numbers)
 
     c = pf.compile(f, options={"verify_every": 4}, **CAPTURED)
-    for _ in range(4):
-        assert c(pf.ones(3)).tolist() == [1.5] * 3
-    rate[0] = 0.25
+    for _ in range(6):
+        assert c(pf.ones(3)).tolist() == [0.5] * 3
     with pytest.raises(CaptureError, match=r"a number of '\w+' is 0\.25, and was 0\.5"):
         for _ in range(4):
             c(pf.ones(3))
     for _ in range(4):
-        assert c(pf.ones(3)).tolist() == [1.25] * 3
-    other[0] = pf.zeros(3)  # another tensor: seen at the next check, and captured anew
-    for _ in range(8):
-        last = c(pf.ones(3))
-    assert last.tolist() == [0.25] * 3
+        assert c(pf.ones(3)).tolist() == [0.25] * 3
+
+
+FACTOR = 1.0
+
+
+class Settings:
+    offset = 0.25
+
+
+class Varied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0))
+        self.alpha = 1.0
+
+    def forward(self, x):
+        return self.layers(x) * self.alpha
+
+
+@pytest.mark.parametrize("what", ["attribute", "dropout", "layer", "raw", "global", "variable",
+                                  "class", "list", "grown", "dict", "flag", "tensor"])  # fmt: skip
+def test_what_python_has_is_looked_at_each_time(what, monkeypatch):
+    """The call behind a change has it, and is captured again."""
+    pf.manual_seed(1)
+    m, numbers, options = Varied(), [2.0, 3.0], {"rate": 0.5}
+    flag, scale = True, 4.0
+
+    def f(x):
+        y = m(x) * FACTOR * numbers[0] * options["rate"] * scale + Settings.offset
+        for n in numbers[1:]:
+            y = y + n
+        for t in numbers_of_tensors:
+            y = y + t
+        return y if flag else -y
+
+    numbers_of_tensors = [pf.ones(1)]
+    c = pf.compile(f, **CAPTURED)
+    x = pf.randn(3, 4)
+    for _ in range(6):
+        assert same([f(x)], [c(x)])
+    assert calls(c)[0] == 3, c.report()
+    if what == "attribute":
+        m.alpha = -0.0
+    elif what == "dropout":
+        m.layers[1].p = 1.0
+    elif what == "layer":
+        m.layers[1] = nn.Sigmoid()
+    elif what == "raw":
+        m.layers._modules["1"] = nn.Tanh()
+    elif what == "global":
+        monkeypatch.setitem(globals(), "FACTOR", 7.0)
+    elif what == "variable":
+        scale = 5.0
+    elif what == "class":
+        monkeypatch.setattr(Settings, "offset", 0.5)
+    elif what == "list":
+        numbers[0] = 2.5
+    elif what == "grown":
+        numbers.append(4.0)
+    elif what == "dict":
+        options["rate"] = 0.25
+    elif what == "flag":
+        flag = False
+    else:
+        numbers_of_tensors[0] = pf.zeros(1)
+    for _ in range(6):
+        assert same([f(x)], [c(x)])
+    assert calls(c)[0] > 3 and "captured again at" in c.report() or what == "raw", c.report()
+
+
+def test_what_changes_and_makes_no_difference():
+    """A count that the caller keeps is asked about some times, and no more."""
+
+    class Trainer:
+        def __init__(self):
+            self.steps, self.losses, self.scale = 0, [], 1.0
+            self.run = pf.compile(self.step, **CAPTURED)
+
+        def step(self, x):
+            return x * self.scale
+
+    t = Trainer()
+    for _ in range(60):
+        t.losses.append(t.run(pf.ones(2)).tolist()[0])
+        t.steps += 1
+    assert t.losses == [1.0] * 60 and calls(t.run)[0] > 25, t.run.report()
+    t.scale = 2.0
+    assert t.run(pf.ones(2)).tolist() == [2.0, 2.0]
 
 
 class Counting(nn.Module):

@@ -162,12 +162,11 @@ def test_arguments_and_settings():
 
 
 def test_comparisons_go_on():
-    scale = [1.0]
-    c = pf.compile(lambda x: x * scale[0], mode="reduce-overhead", options={"verify_every": 7})
+    scales = iter([1.0] * 3 + [2.0] * 20)
+    c = pf.compile(lambda x: x * next(scales), mode="reduce-overhead", options={"verify_every": 7})
     for _ in range(6):
         c(pf.ones(3))
     assert c._step.quick is not None
-    scale[0] = 2.0
     with pytest.raises(pf.compiler.CaptureError, match="has changed"):
         for _ in range(8):
             assert c(pf.ones(3)).tolist() == [1.0] * 3

@@ -26,6 +26,9 @@ Tensor = _C.Tensor
 VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
+IDLE_CHANGES = (
+    8  # of one thing of Python's, which is looked at no more when they made no difference
+)
 IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
 _capturing = threading.Lock()  # one thread at a time
@@ -46,6 +49,7 @@ class _Variant:
         self.called = 0  # number of the function's call that used it last
         self.where = ""  # file and line of the call that was captured
         self.renewed = []  # (why it was captured again, file and line of that call)
+        self.idle = {}  # what of it has changed and made no difference -> how often
         self.forget("")
 
     def forget(self, reason):
@@ -59,6 +63,7 @@ class _Variant:
         self.calls = min(self.calls, 1)
         self.since_verified = 0
         self.recording = None
+        self.state = None
         self.at_end = []  # gradients
         self.had_gradient = {}
         self.pending = lambda: None  # the last forward pass, if it lives
@@ -258,11 +263,17 @@ class Step:
             result = self.function(*args, **kwargs)
             variant.calls = 1
             return result
-        verify = variant.calls == 2 or variant.since_verified >= self.verify_every
+        changed = variant.state.changed() if variant.capture is not None else ""
+        verify = changed or variant.calls == 2 or variant.since_verified >= self.verify_every
         if verify and variant.calls > 2 and not variant.capture.room_for_trial():
             verify = False  # it would not fit beside the capture
             variant.since_verified = 0
-            self._missed("not compared with Python's run, for which there is no memory beside it")
+            if changed:
+                variant.forget(f"{changed} is not as it was")
+            else:
+                self._missed(
+                    "not compared with Python's run, for which there is no memory beside it"
+                )
         lock = _capturing if verify or variant.capture is None else variant.lock
         # Another thread is at it; or a backward pass needs what the next run would write over.
         if variant.waiting() is not None or not lock.acquire(blocking=False):
@@ -277,7 +288,7 @@ class Step:
             if variant.capture is None:
                 return self._capture(variant, given, args, kwargs)
             if verify:
-                return self._verify(variant, given, args, kwargs)
+                return self._verify(variant, given, args, kwargs, changed)
             variant.since_verified += 1
             run = self._replay(variant, given)
             if run is None:
@@ -354,6 +365,7 @@ class Step:
         if (hooked := structure.hooked()) is not None or _module._any_call_hooks:
             where = type(hooked).__name__ if hooked is not None else "every module"
             variant.reason = f"hooks of {where}, which Python has to call"
+            self.structure = structure  # until they go
             return self._as_always(variant, variant.reason, args, kwargs)
         outside = {id(t): t for t in (*tensors, *structure.tensors())}
         outside |= {id(p): p for o in optimizers for g in o.param_groups for p in g["params"]}
@@ -364,7 +376,7 @@ class Step:
         # Not the gradients: they would not end where the step clears them.
         gradients = {p: _number_of_gradient(p) for p in begins_with}
 
-        state = guards.State(self.seen, (*self.modules, *variant.objects))
+        state = self._state(variant)
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
         capture.moves = variant.moves
         recording = Recording(capture)
@@ -413,6 +425,7 @@ class Step:
             return result
         capture.watch(watched)
         variant.capture = capture
+        variant.state = state.stays()
         variant.where = _C._call_site()
         variant.calls = 2
         if self.times:
@@ -433,6 +446,10 @@ class Step:
             passed = iter(_Passed.apply(variant, copies, *wanted))
             made = [next(passed) if w else o for o, w in zip(made, variant.differentiable)]
         return variant.result(made, given.tensors)
+
+    def _state(self, variant):
+        ignored = {what for what, n in variant.idle.items() if n > IDLE_CHANGES}
+        return guards.State(self.seen, (*self.modules, *variant.objects), ignored)
 
     def _capture_backward(self, variant, capture, wanted, tensors, leaves):
         if any(_C._has_hooks(p) for p in leaves):
@@ -499,7 +516,7 @@ class Step:
             variant.capture, given.signature, self.verify_every - variant.since_verified,
             (
                 variant, variant.capture, _module.changes, _module.changes[0], _live, variant.lock,
-                variant.had_gradient,
+                variant.state.places, variant.had_gradient,
                 variant.begins_with, variant.at_end, cells, _optimizer._before_all,
                 _optimizer._after_all, None if alone else variant.result,
             ),
@@ -521,12 +538,14 @@ class Step:
 
     # ---- verifying -----------------------------------------------------------------------------
 
-    def _verify(self, variant, given, args, kwargs):
-        """Runs the function once more, as always, and compares what it launches."""
+    def _verify(self, variant, given, args, kwargs, changed):
+        """Runs the function once more, as always, and compares what it launches. `changed`: what Python
+        has otherwise than it was, "" if nothing."""
         device = _device_of(given.tensors, list(variant.begins_with))
         trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
         recording = Recording(trial)
+        state = self._state(variant)
         at_end = None
         if variant.calls > 2 or variant.recording.gives_gradients:
             at_end = variant.at_end  # they stay
@@ -562,17 +581,24 @@ class Step:
             if not what and at_end is not variant.at_end:
                 if recording.gives_gradients or not variant.take_over(recording, at_end):
                     what = "its gradients are others"
+        if not variant.reason and (by_itself := state.changed()):
+            variant.reason = f"the program changes {by_itself}, which a replay would not"
+        if what and changed:  # seen before a call has run without it
+            what, numbers = f"{changed} is not as it was: {what}", False
         if numbers:
             variant.forget(what)
             raise CaptureError(
-                f"pf.compile: a captured step has changed: {what}. A number that the program "
-                "changes between calls is not seen by mode='reduce-overhead'; pass it as a tensor, "
-                "change it in place, or use mode='default'. (Learning rates, schedules and random "
-                "numbers may change.) This call has run with the new number; those since the last "
-                f"check ran with the old, {self.verify_every} at most"
+                f"pf.compile: a captured step has changed: {what}. A number that the program takes "
+                "from elsewhere than variables, lists, dicts and attributes is not seen by "
+                "mode='reduce-overhead'; pass it as a tensor, change it in place, or use "
+                "mode='default'. (Learning rates, schedules and random numbers may change.) This call "
+                f"has run with the new number; those since the last check ran with the old, {self.verify_every} at most"
             )
         if what:
             variant.forget(what)
+        elif changed and variant.capture is not None:
+            variant.idle[changed] = variant.idle.get(changed, 0) + 1
+            variant.state = self._state(variant).stays()
         return result
 
 

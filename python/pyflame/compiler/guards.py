@@ -5,9 +5,11 @@ import itertools
 import types
 
 from .. import _C
+from ..amp import GradScaler
 from ..nn import module as _module
 from ..nn.module import Module
 from ..nn.parameter import Buffer, Parameter
+from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten
 
@@ -15,7 +17,13 @@ Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
 PLAIN = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device, _C.Size, slice)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
 _KEPT = (Tensor, Parameter, Buffer)  # other subclasses have operations of their own
+_FOLLOWED = (
+    Optimizer,
+    LRScheduler,
+    GradScaler,
+)  # Python calls them, or their numbers are asked for
 
 
 class Arguments:
@@ -89,14 +97,14 @@ def reached(function, objects=()):
             look(value.__self__, depth + 1)
             look(value.__func__, depth + 1)
         elif isinstance(value, types.FunctionType):
-            if value.__module__ and value.__module__.partition(".")[0] == "pyflame":
+            if _is_ours(value.__module__):
                 return
             for cell in value.__closure__ or ():
                 try:
                     look(cell.cell_contents, depth + 1)
                 except ValueError:  # not yet filled
                     pass
-            for name in value.__code__.co_names:
+            for name in _names_in(value.__code__):
                 if name in value.__globals__:
                     look(value.__globals__[name], depth + 1)
             look(value.__defaults__, depth + 1)
@@ -116,51 +124,82 @@ class State:
     """What a function can reach of Python's and might change: contents of lists, dicts, sets and
     objects, variables of its closure and its globals. Tensors' values are not of it."""
 
-    def __init__(self, function, objects=()):
-        self.kept = []  # (what it is called, how to look at it, [(key, value)] now)
+    def __init__(self, function, objects=(), ignored=()):
+        self._names, self._places = [], []  # what containers are called; (how, container, keys)
+        self._alive = []  # tensors, so that no other one comes to their place
+        self._ignored = ignored
         self._seen = set()
         self._look(function, "", 0)
         for value in objects:
             self._look(value, type(value).__name__, 0)
+        self.places = _C._Surroundings(self._places)
+        del self._seen, self._places
 
     def changed(self):
         """What is not as it was, by name; "" if nothing."""
-        for name, now, before in self.kept:
-            found = now()
-            if len(found) != len(before):
-                return name
-            for (key, value), (old_key, old) in zip(found, before):
-                if key is not old_key and key != old_key:
-                    return name
-                if value is old:
-                    continue
-                if type(value) in PLAIN and type(value) is type(old) and value == old:
-                    continue
-                return f"{name}.{key}" if isinstance(key, str) else name
-        return ""
+        if (found := self.places.changed()) is None:
+            return ""
+        place, key = found
+        name = self._names[place]
+        return f"{name}.{key}" if isinstance(key, str) else name
 
-    def _keep(self, name, now, depth):
-        found = now()
-        self.kept.append((name, now, found))
-        for key, value in found:
-            if type(value) not in PLAIN:
+    def stays(self):
+        """Is asked from now on whether all is as it is; keeps no tensor from ending."""
+        self._alive.clear()
+        return self
+
+    def _keep(self, name, how, container, keys, pairs, depth):
+        if name in self._ignored:
+            return
+        self._names.append(name)
+        self._places.append((how, container, keys))
+        for key, value in pairs:
+            if isinstance(value, Tensor):
+                self._alive.append(value)
+            elif type(value) not in PLAIN:
                 self._look(value, f"{name}.{key}" if isinstance(key, str) else name, depth + 1)
 
+    def _keep_entries(self, name, d, depth, left_out=()):
+        pairs = list(itertools.islice(d.items(), 1000))
+        few = [(k, v) for k, v in pairs if k not in left_out and f"{name}.{k}" not in self._ignored]
+        if len(few) == len(pairs):
+            self._keep(name, "entries", d, (), pairs, depth)
+        else:
+            self._keep(name, "attributes", d, tuple(k for k, _ in few), few, depth)
+
+    def _keep_variables(self, name, function, depth):
+        code, scope, closure = function.__code__, function.__globals__, function.__closure__ or ()
+        cells = [(n, _contents(c)) for n, c in zip(code.co_freevars, closure)]
+        if cells and not any(f"{name}.{n}" in self._ignored for n, _ in cells):
+            self._keep(name, "cells", closure, code.co_freevars, cells, depth)
+        names = _names_in(code)
+        self._keep_names(name, scope, names, depth)
+        for n in names:  # what a module or a class that is named there holds, if it is a value
+            space = scope.get(n)
+            if isinstance(space, (type, types.ModuleType)) and not _is_ours(_home(space)):
+                d = vars(space)
+                self._keep_names(n, d, [m for m in names if type(d.get(m)) in VALUES], depth)
+
+    def _keep_names(self, name, scope, names, depth):
+        names = [n for n in names if n in scope and f"{name}.{n}" not in self._ignored]
+        if names:
+            self._keep(name, "names", scope, tuple(names), [(n, scope[n]) for n in names], depth)
+
     def _look(self, value, name, depth):
-        if id(value) in self._seen or depth > 4 or len(self.kept) > 10000:
+        if id(value) in self._seen or depth > 4 or len(self._places) > 10000:
             return
         self._seen.add(id(value))
         kind = type(value)
-        if isinstance(value, (Tensor, type, types.ModuleType)):
+        if isinstance(value, (Tensor, type, types.ModuleType, *_FOLLOWED)):
             return
         if isinstance(value, (list, tuple)):
-            self._keep(name or kind.__name__, lambda: list(enumerate(value[:1000])), depth)
-        elif isinstance(value, dict):
             self._keep(
-                name or kind.__name__, lambda: list(itertools.islice(value.items(), 1000)), depth
+                name or kind.__name__, "items", value, (), list(enumerate(value[:1000])), depth
             )
+        elif isinstance(value, dict):
+            self._keep_entries(name or kind.__name__, value, depth)
         elif isinstance(value, set):
-            self._keep(name or kind.__name__, lambda: [(len(value), None)], depth)
+            self._keep(name or kind.__name__, "size", value, (), (), depth)
         elif isinstance(value, functools.partial):
             for v in (value.func, value.args, value.keywords):
                 self._look(v, name, depth + 1)
@@ -168,28 +207,32 @@ class State:
             self._look(value.__self__, type(value.__self__).__name__, depth + 1)
             self._look(value.__func__, name, depth + 1)
         elif isinstance(value, types.FunctionType):
-            if value.__module__ and value.__module__.partition(".")[0] == "pyflame":
-                return
-            code, scope, cells = value.__code__, value.__globals__, value.__closure__ or ()
-            self._keep(
-                value.__qualname__,
-                lambda: [
-                    *[(n, _contents(c)) for n, c in zip(code.co_freevars, cells)],
-                    *[(n, scope[n]) for n in code.co_names if n in scope],
-                ],
-                depth,
-            )
+            if not _is_ours(value.__module__):
+                self._keep_variables(value.__qualname__, value, depth)
         elif isinstance(value, Module):
-            for number, module in enumerate(value.modules()):
-                self._seen.add(id(module))
+            modules = list(value.modules())
+            self._seen.update(map(id, modules))
+            for number, module in enumerate(modules):
                 label = type(module).__name__ + (f" {number}" if number else "")
-                d = module.__dict__
-                self._keep(
-                    label, lambda d=d: [(k, v) for k, v in d.items() if k not in _OWN], depth
-                )
-        elif hasattr(value, "__dict__") and kind.__module__.partition(".")[0] != "pyflame":
-            d = vars(value)
-            self._keep(kind.__name__, lambda: list(itertools.islice(d.items(), 1000)), depth + 1)
+                self._keep_entries(label, module.__dict__, depth, _OWN)
+                if module._modules:
+                    self._keep_entries(label, module._modules, depth)
+        elif hasattr(value, "__dict__") and not _is_ours(kind.__module__):
+            self._keep_entries(kind.__name__, vars(value), depth + 1)
+
+
+def _home(space):
+    return space.__module__ if isinstance(space, type) else space.__name__
+
+
+def _is_ours(module):
+    return (module or "").partition(".")[0] == "pyflame"
+
+
+def _names_in(code):
+    """Names that a function, and those written within it, use of globals or as attributes."""
+    inner = [_names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return tuple(dict.fromkeys(itertools.chain(code.co_names, *inner)))
 
 
 def _contents(cell):
@@ -200,7 +243,18 @@ def _contents(cell):
 
 
 # Of a module, looked at in other ways.
-_OWN = {"_parameters", "_buffers", "_modules", "training", "forward", *_HOOKS}
+_OWN = frozenset(
+    {
+        "_parameters",
+        "_buffers",
+        "_modules",
+        "training",
+        "forward",
+        "_non_persistent_buffers_set",
+        *_HOOKS,
+    }
+    | {f"_{what}state_dict_{when}hooks" for what in ("", "load_") for when in ("", "pre_", "post_")}
+)
 
 
 class Structure:
@@ -212,11 +266,11 @@ class Structure:
         self.print_ = self._of_now()
 
     def _of_now(self):
-        found = []
+        found = [_module._any_call_hooks]
         for root in self.modules:
             for module in root.modules():
                 d = module.__dict__
-                found.append((id(module), d["training"], *[len(d[k]) for k in _HOOKS]))
+                found.append((module, d["training"], *[len(d[k]) for k in _HOOKS]))
                 found.extend((n, id(p)) for n, p in d["_parameters"].items())
                 found.extend((n, id(b)) for n, b in d["_buffers"].items())
         return found

@@ -38,6 +38,7 @@ class _CallHookHandle(RemovableHandle):
 
 def _look_at_call_hooks():
     global _any_call_hooks
+    changes[0] += 1
     kinds = ("forward", "forward_pre", "backward", "backward_pre")
     _any_call_hooks = any(_everywhere[k] for k in kinds)
 
