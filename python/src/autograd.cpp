@@ -367,6 +367,8 @@ struct SavedTensor {
   }
 };
 
+thread_local int t_saved_hooks = 0;  // that this thread has entered
+
 void push_saved_hooks(nb::handle pack, nb::handle unpack) {
   autograd::push_pack([p = std::make_shared<Held>(pack.ptr()),
                        u = std::make_shared<NodeObject>(unpack.ptr())](const Tensor& t) {
@@ -379,8 +381,17 @@ void push_saved_hooks(nb::handle pack, nb::handle unpack) {
     packed->value = std::make_shared<NodeObject>(r.get());
     return Ref<autograd::Packed>::adopt(packed);
   });
+  ++t_saved_hooks;
+}
+void pop_saved_hooks() {
+  --t_saved_hooks;
+  autograd::pop_pack();
 }
 }  // namespace
+
+bool saves_hooked() {
+  return t_saved_hooks > 0;
+}
 
 PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
@@ -424,7 +435,8 @@ void init_autograd(nb::module_& m) {
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grads").none(), nb::arg("retain"),
       nb::arg("create"), nb::arg("allow_unused"));
   m.def("_push_saved_hooks", &push_saved_hooks);
-  m.def("_pop_saved_hooks", &autograd::pop_pack);
+  m.def("_pop_saved_hooks", &pop_saved_hooks);
+  m.def("_saves_hooked", &saves_hooked);
   m.def(
       "_push_recompute",
       [](size_t at_least, size_t above, bool unasked) {

@@ -12,6 +12,7 @@
 #include "engine/autograd.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
+#include "ops/attention_switches.h"
 #include "pyflame/amp.h"
 #include "surroundings.h"
 #include "table/kernels/optim.h"
@@ -30,8 +31,9 @@ void put(std::string& s, T value) {
 // What a capture depends on besides values, as bytes: of its arguments geometry, dtype, device,
 // whether gradients are wanted, which of them are one tensor; and what operations look at besides.
 // Empty where it could not be run on them: two share memory, or it is others' too, or does not
-// begin where a vector may.
+// begin where a vector may; or somebody is to see each operation or what is saved.
 std::string signature(const std::vector<Tensor>& tensors) {
+  if (mode_is_on() || saves_hooked()) return {};
   std::string key;
   for (size_t n = 0; n < tensors.size(); ++n) {
     const TensorImpl& t = *tensors[n].impl();
@@ -66,6 +68,9 @@ std::string signature(const std::vector<Tensor>& tensors) {
   put(key, current.index);
   put(key, current.floating);
   put(key, engine::eager());
+  put(key, float32_matmul_precision());
+  put(key, deterministic());
+  put(key, attention_library());
   return key;
 }
 

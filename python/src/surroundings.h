@@ -51,6 +51,9 @@ class Surroundings {
 // Whether hooks are to see the gradient of a leaf.
 bool has_hooks(const Tensor&);
 
+// Whether hooks of saved tensors are to see those of this thread.
+bool saves_hooked();
+
 void init_surroundings(nb::module_& m);
 
 }  // namespace pyflame::python

@@ -124,7 +124,8 @@ class Capture {
 
   // Whether a run of the program's own has room beside what is planned.
   bool room_for_trial() const;
-  // The tensors that are to be the storages that they are now; false once one of them has another.
+  // The tensors that are to be what they are now; false once one of them has another storage, lies
+  // otherwise in it, or wants a gradient where it did not.
   void watch(std::span<const Tensor>);
   bool watched_still_there() const;
   // What of a trial's first stage is not as here: the launches, the numbers that they take, or the
@@ -302,6 +303,9 @@ class Capture {
   struct Watched {
     Tensor tensor;
     Storage* storage;
+    Dims shape, strides;
+    int64_t offset;
+    bool requires_grad;
   };
   std::vector<Watched> watched_;
   uint64_t random_first_ = 0, seed_ = 0;

@@ -1,5 +1,8 @@
 """pf.compile: arguments, modes, backends, and graphs under the names of torch.cuda."""
 
+import copy
+import pickle
+
 import pytest
 from captured_steps import CAPTURED, batches, calls, model, same
 
@@ -134,6 +137,26 @@ def test_compiled_module_is_the_module():
     assert n.__dict__["forward"].replays == 3
 
 
+@pytest.mark.parametrize("how", [{}, {"mode": "reduce-overhead"}, {"numerics": "fast"}])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_copies_of_compiled_modules(how, in_place):
+    """They have weights of their own, and capture by themselves."""
+    m = nn.Linear(2, 2)
+    x = pf.ones(1, 2)
+    c = pf.compile(m, **how)
+    if in_place:
+        c = m
+        m.compile(**how)
+    for _ in range(5):
+        want = c(x).tolist()
+    for d in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
+        assert type(d) is type(c)
+        with pf.no_grad():
+            d.weight.zero_(), d.bias.fill_(2)
+        for _ in range(5):
+            assert d(x).tolist() == [[2, 2]] and c(x).tolist() == want
+
+
 def test_wrong_arguments():
     with pytest.raises(
         pf.ValueError, match="mode='fast'; expected one of default, reduce-overhead"
@@ -145,6 +168,11 @@ def test_wrong_arguments():
         pf.compile(lambda x: x, backend=lambda g, x: g)
     with pytest.raises(TypeError, match="expected a Module or a function"):
         pf.compile(3)
+    for bad in (0, -1, 2.5, "x", True):
+        with pytest.raises(pf.ValueError, match="verify_every.*expected a number of calls"):
+            pf.compile(lambda x: x, options={"verify_every": bad})
+        with pytest.raises(pf.ValueError, match="recompile_limit.*expected a number of kinds"):
+            pf.compile(lambda x: x, recompile_limit=bad)
 
     def f(x):
         return x

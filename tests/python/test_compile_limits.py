@@ -299,6 +299,105 @@ def test_python_that_changes_something():
         full(pf.ones(1))
 
 
+def test_parameters_that_are_frozen_between_calls():
+    def run(wrap):
+        m = model(0.0)
+        o = pf.optim.SGD(m.parameters(), lr=0.1)
+
+        def step(x, y):
+            o.zero_grad()
+            F.cross_entropy(m(x), y).backward()
+            o.step()
+
+        step = wrap(step)
+        pf.manual_seed(5)
+        for i, (x, y) in enumerate(batches(18)):
+            if i in (6, 12):
+                m[0].requires_grad_(i == 12)
+            step(x, y)
+        return [p.detach().clone() for p in m.parameters()], step
+
+    want, got = run(lambda f: f), run(lambda f: pf.compile(f, **CAPTURED))
+    assert same(want[0], got[0]) and calls(got[1])[0] >= 6
+
+
+def test_tensors_that_are_turned_or_resized():
+    """By the caller between calls; by the program, which then runs as always."""
+    held = pf.arange(4.0).reshape(2, 2)
+    c = pf.compile(lambda x: x @ held, **CAPTURED)
+    x = pf.tensor([[1.0, 2.0]])
+    for _ in range(6):
+        assert same([x @ held], [c(x)])
+    held.t_()
+    assert same([x @ held], [c(x)])
+
+    def turns(t):
+        def f(x):
+            t.t_()
+            return x @ t
+
+        return f
+
+    def resizes(x):
+        return x.resize_(5).fill_(1)
+
+    def grows(x):
+        x.unsqueeze_(0)
+        return x + 1
+
+    def wants(x):
+        return (x.requires_grad_() * 2).sum()
+
+    for f, g, words in (
+        (turns(held.clone()), turns(held.clone()), "another memory, shape"),
+        (resizes, resizes, "more of an argument"),
+        (grows, grows, "more of an argument"),
+        (wants, wants, "more of an argument"),
+    ):
+        c = pf.compile(g, **CAPTURED)
+        for _ in range(6):
+            xs = [pf.full((1, 2), 3.0), pf.full((1, 2), 3.0)]
+            want, got = f(xs[0]), c(xs[1])
+            assert want.shape == got.shape and same([want], [got])
+            assert xs[0].shape == xs[1].shape and xs[0].requires_grad == xs[1].requires_grad
+        assert calls(c)[0] == 0 and words in c.report(), c.report()
+
+
+def test_who_looks_on_and_switches_of_the_process():
+    m, seen = nn.Linear(3, 3), []
+
+    class Mode(pf.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            seen.append("mode")
+            return f(*args, **(kwargs or {}))
+
+    c = pf.compile(lambda x: m(x).sin().sum(), **CAPTURED)
+    x = pf.ones(2, 3)
+    for _ in range(6):
+        c(x).backward()
+    with Mode():
+        c(x).backward()
+    assert "mode" in seen
+    del seen[:]
+    hooks = pf.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(1), t)[1], lambda t: t)
+    with hooks:
+        c(x).backward()
+    assert seen and "a mode or hooks of saved tensors" in c.report()
+    before = calls(c)[0]
+    c(x).backward()
+    assert calls(c)[0] == before + 1
+    try:  # another choice of kernels is captured by itself
+        pf.use_deterministic_algorithms(False)
+        c(x).backward()
+        pf.use_deterministic_algorithms(True)
+        pf.set_float32_matmul_precision("high")
+        c(x).backward()
+    finally:
+        pf.use_deterministic_algorithms(True)
+        pf.set_float32_matmul_precision("highest")
+    assert calls(c)[0] == before + 1
+
+
 def test_errors_of_the_program_and_of_kernels():
     def f(x, i):
         if x.shape[0] == 3:

@@ -31,6 +31,7 @@ _MODES = {
     "max-autotune-no-cudagraphs": False,
 }
 _BACKENDS = {"inductor": None, "cudagraphs": True, "eager": False, "aot_eager": False}
+VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 _default_backend = None
 _steps = []  # weak references to what was compiled, for reset()
 _stance = "default"
@@ -100,7 +101,7 @@ def compile(
             float16, and kernels of libraries may be used that do not give the same bits each time.
 
     Raises:
-        ValueError: a mode, a backend or numerics of another name.
+        ValueError: a mode, a backend or numerics of another name, a number out of range.
         CaptureError: see above.
     """
     if model is None:
@@ -123,10 +124,16 @@ def compile(
         "fullgraph": fullgraph,
         "dynamic": dynamic,
         "numerics": numerics,
-        "verify_every": (options or {}).get("verify_every", 1000),
+        "verify_every": _positive(
+            (options or {}).get("verify_every", 1000), "verify_every", "calls"
+        ),
         "times": bool((options or {}).get("times")),
         "measures": measures,
-        "limit": recompile_limit,
+        "limit": _positive(
+            VARIANTS if recompile_limit is None else recompile_limit,
+            "recompile_limit",
+            "kinds of arguments",
+        ),
         "frugal": "activation_memory_budget" not in (options or {}),
     }
     from ..nn.module import Module
@@ -134,13 +141,13 @@ def compile(
     region = _saves_less(options)
     ways = [way for way, on in (("fast", numerics == "fast"), ("measured", measures)) if on]
     if isinstance(model, Module):
-        plain = _each_call(model, ways) if ways else None
+        plain = _EachCall(model, ways) if ways else None
         step = _step(model, how) if captures else plain
         return __getattr__("OptimizedModule")(model, step, region)
     if region is not None:
         model = region(model)
     if not captures:
-        return _as_it_is(_each_call(model, ways) if ways else model)
+        return _as_it_is(_EachCall(model, ways) if ways else model)
     step = _step(model, how)
 
     @functools.wraps(model)
@@ -166,6 +173,12 @@ def _as_it_is(function):
     return compiled
 
 
+def _positive(n, name, what):
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise _C.ValueError(f"pf.compile: got {name}={n!r}; expected a number of {what}, from 1 on")
+    return n
+
+
 def _saves_less(options):
     budget = (options or {}).get("activation_memory_budget", 1)
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
@@ -179,19 +192,29 @@ def _saves_less(options):
     return recompute_cheap()
 
 
-def _each_call(function, ways):
-    """Each call of it by these functions of captured.py."""
-    from . import captured
+class _EachCall:
+    """Each call of a function by these functions of captured.py."""
 
-    def wrapped(function):
+    def __init__(self, function, ways):
+        from . import captured
+
+        functools.update_wrapper(self, function, updated=())
+        self._function, self._ways = function, ways
         for way in ways:
             function = getattr(captured, way)(function)
-        return function
+        self._run = function
 
-    called = wrapped(function)
-    called.report = lambda **_: _NOTHING
-    called.instead_of = lambda module: wrapped(module.forward)
-    return called
+    def __call__(self, *args, **kwargs):
+        return self._run(*args, **kwargs)
+
+    def __reduce__(self):
+        return _EachCall, (self._function, self._ways)
+
+    def report(self, **_):
+        return _NOTHING
+
+    def instead_of(self, module):
+        return _EachCall(module.forward, self._ways)
 
 
 def _captures(backend, mode, options):
@@ -265,6 +288,8 @@ def _optimized_module():
             modules = self.__dict__.get("_modules", {})
             if name in modules:
                 return modules[name]
+            if "_orig_mod" not in modules:  # while a copy is made
+                raise AttributeError(name)
             return getattr(modules["_orig_mod"], name)
 
         def __setattr__(self, name, value):

@@ -19,11 +19,10 @@ from ..nn import module as _module
 from ..optim import optimizer as _optimizer
 from ..tuning import measured
 from ..utils._pytree import tree_flatten, tree_unflatten
-from . import guards, reports
+from . import VARIANTS, _step, guards, reports
 from .recording import Cell, Recording
 
 Tensor = _C.Tensor
-VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
 IDLE_CHANGES = (
@@ -194,7 +193,11 @@ class Step:
     """Calls a function, by its captures where there are."""
 
     def __init__(self, function, *, fullgraph=False, dynamic=None, numerics="exact",
-                 verify_every=1000, times=False, measures=False, frugal=True, limit=None, modules=()):  # fmt: skip
+                 verify_every=1000, times=False, measures=False, frugal=True, limit=VARIANTS, modules=()):  # fmt: skip
+        self.how = {
+            "fullgraph": fullgraph, "dynamic": dynamic, "numerics": numerics, "measures": measures,
+            "verify_every": verify_every, "times": times, "frugal": frugal, "limit": limit,
+        }  # fmt: skip
         self.numerics = numerics
         self.measures = measures
         self.frugal = frugal
@@ -204,7 +207,7 @@ class Step:
         self.dynamic = dynamic
         self.verify_every = verify_every
         self.times = times
-        self.limit = VARIANTS if limit is None else int(limit)
+        self.limit = limit
         self.modules = tuple(modules)
         self.variants = {}
         self.structure = None
@@ -229,6 +232,9 @@ class Step:
         self.modules = (module,)
         self.calls(module.forward)
         return self
+
+    def __reduce__(self):  # a copy has captured nothing
+        return _again, (self.seen, self.how, self.modules)
 
     def forget(self):
         """Drops all captures."""
@@ -378,6 +384,7 @@ class Step:
 
         state = self._state(variant)
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
+        capture.watch(watched)
         capture.moves = variant.moves
         recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
@@ -410,6 +417,10 @@ class Step:
             variant.reason = "hooks of parameters, which Python has to call"
         elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
             variant.reason = "gradients of the arguments are made within"
+        elif not capture.watched_still_there():
+            variant.reason = "the program gives a tensor another memory, shape or requires_grad"
+        elif _C._capture_signature(given.tensors) != given.signature:
+            variant.reason = "the program changes more of an argument than its values"
         elif changed := state.changed():
             variant.reason = f"the program changes {changed}, which a replay would not"
         if capture.read_again():  # the next call is captured without
@@ -423,7 +434,6 @@ class Step:
             self._missed(variant.reason)
             self.always += 1
             return result
-        capture.watch(watched)
         variant.capture = capture
         variant.state = state.stays()
         variant.where = _C._call_site()
@@ -607,6 +617,10 @@ def _give_back(device):
     stats = _C._memory_stats(device)
     if stats["reserved"] - stats["allocated"] > IDLE:
         _C._empty_cache(device)
+
+
+def _again(function, how, modules):
+    return _step(function, {**how, "modules": modules})
 
 
 def fast(function):

@@ -62,7 +62,9 @@ class Arguments:
         self.rest = rest
         if self.signature is None and not self.reason:
             self.reason = (
-                "arguments that share memory with each other or with other programs, or begin at "
+                "a mode or hooks of saved tensors, which are to see what runs"
+                if _C._modes() or _C._saves_hooked()
+                else "arguments that share memory with each other or with other programs, or begin at "
                 "an odd address"
             )
         self.key = (self.signature, spec, rest)
