@@ -13,8 +13,8 @@ constexpr Py_ssize_t kMost = 1000;  // values that are looked at of one containe
 // Numbers, texts and the like, of which two objects may be the same value.
 bool plain(PyObject* o) {
   const PyTypeObject* t = Py_TYPE(o);
-  for (const PyTypeObject* of :
-       {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type, &PyComplex_Type, &PyBytes_Type, &PySlice_Type})
+  for (const PyTypeObject* of : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type, &PyComplex_Type,
+                                 &PyBytes_Type, &PySlice_Type})
     if (t == of) return true;
   return t == DTypeType || t == DeviceType_ || t == SizeType;
 }
@@ -43,7 +43,8 @@ Py_ssize_t size_of(PyObject* o) {
 template <class F>
 void Surroundings::each(const Place& p, F&& f) {
   switch (p.how) {
-    case Size: return;
+    case Size:
+      return;
     case Items:
       for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
@@ -60,7 +61,7 @@ void Surroundings::each(const Place& p, F&& f) {
       for (size_t i = 0; i < p.values.size(); ++i) {
         PyObject* key = p.values[i].key;
         const auto n = static_cast<Py_ssize_t>(i);
-        PyObject* now = p.how == Cells ? PyCell_GET(PyTuple_GET_ITEM(p.owner, n))
+        PyObject* now = p.how == Cells          ? PyCell_GET(PyTuple_GET_ITEM(p.owner, n))
                         : PyDict_Check(p.owner) ? PyDict_GetItemWithError(p.owner, key)
                                                 : PyObject_GetItem(p.owner, key);
         if (!now && PyErr_Occurred() && PyDict_Check(p.owner)) throw PythonError();
@@ -78,12 +79,12 @@ Surroundings::Surroundings(nb::list of) {
   for (nb::handle entry : of) {
     const nb::tuple t = nb::borrow<nb::tuple>(entry);
     const std::string how = nb::cast<std::string>(t[0]);
-    places_.push_back({how == "items"     ? Items
-                       : how == "entries" ? Entries
-                       : how == "names"   ? Names
+    places_.push_back({how == "items"        ? Items
+                       : how == "entries"    ? Entries
+                       : how == "names"      ? Names
                        : how == "attributes" ? Attributes
-                       : how == "cells"   ? Cells
-                                          : Size,
+                       : how == "cells"      ? Cells
+                                             : Size,
                        nb::object(t[1]).release().ptr(),
                        0,
                        {}});
@@ -93,8 +94,7 @@ Surroundings::Surroundings(nb::list of) {
       for (nb::handle key : keys) p.values.push_back({key.inc_ref().ptr(), nullptr, false});
     if (p.how != Names && p.how != Cells) p.size = size_of(p.owner);
     each(p, [&](PyObject* key, PyObject* now, Py_ssize_t i) {
-      if (p.how == Items || p.how == Entries)
-        p.values.push_back({Py_XNewRef(key), nullptr, false});
+      if (p.how == Items || p.how == Entries) p.values.push_back({Py_XNewRef(key), nullptr, false});
       Value& v = p.values[static_cast<size_t>(i)];
       v.then = now;
       v.owned = now && !is_tensor(now);

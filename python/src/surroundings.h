@@ -7,21 +7,20 @@
 
 namespace pyflame::python {
 
-// Contents of lists, dicts and sets, variables of closures and names of modules, as they were when this
-// was made. Asked at each replay, so it costs some nanoseconds a value.
+// Contents of lists, dicts and sets, variables of closures and names of modules, as they were when
+// this was made. Asked at each replay, so it costs some nanoseconds a value.
 class Surroundings {
  public:
-  // `of`: a list of (how, container, keys). "items": a list or a tuple. "entries": a dict. "attributes":
-  // of a dict, these keys, and how many there are. "names": these keys alone,
-  // of any mapping. "cells": a closure, whose
-  // variables these are. "size": a set.
+  // `of`: a list of (how, container, keys). "items": a list or a tuple. "entries": a dict.
+  // "attributes": of a dict, these keys, and how many there are. "names": these keys alone, of any
+  // mapping. "cells": a closure, whose variables these are. "size": a set.
   explicit Surroundings(nb::list of);
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
   ~Surroundings() { clear(); }
 
   struct Change {
-    Py_ssize_t place = -1;     // number of the container; -1: all is as it was
+    Py_ssize_t place = -1;    // number of the container; -1: all is as it was
     PyObject* key = nullptr;  // none where the container has more or less in it
   };
   // A tensor, a list or any other object is as it was while it is the same one; numbers, texts and

@@ -233,8 +233,8 @@ bool Capture::room_for_trial() const {
 void Capture::watch(std::span<const Tensor> tensors) {
   watched_.clear();
   for (const Tensor& t : tensors)
-    watched_.push_back(
-        {t, t->storage.get(), t->shape, t->strides, t->offset, static_cast<bool>(t->requires_grad)});
+    watched_.push_back({t, t->storage.get(), t->shape, t->strides, t->offset,
+                        static_cast<bool>(t->requires_grad)});
 }
 
 bool Capture::watched_still_there() const {

@@ -501,15 +501,40 @@ constexpr const char* kFlash = "flash_attention";
 
 // What lies on the host is looked at; kernels read no further than there are rows, so a step that
 // is being captured, whose first call was looked at, goes on without.
-void check_starts(const Tensor& t, int64_t rows, const char* what) {
-  if (!t->device().is_cpu() || hiding() || engine::capturing()) return;
+bool looks_at(const Tensor& t) {
+  return t->device().is_cpu() && !hiding() && !engine::capturing();
+}
+void check_starts(const Tensor& t, int64_t rows, int64_t most, const char* what) {
+  if (!looks_at(t)) return;
   const auto* p = static_cast<const int32_t*>(engine::host_data(t, kFlash));
   const int64_t n = t->shape[0], stride = t->strides[0];
-  for (int64_t i = 0; i < n; ++i)
-    PF_CHECK(p[i * stride] >= (i == 0 ? 0 : p[(i - 1) * stride]) && p[i * stride] <= rows,
-             ValueError, kFlash, "got ", what, " with ", p[i * stride], " at position ", i,
-             "; expected numbers that never fall, from 0 to ", rows, "; give where each of the ",
-             "sequences begins, and the end of the last");
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t before = i == 0 ? 0 : p[(i - 1) * stride];
+    PF_CHECK(p[i * stride] >= before && p[i * stride] <= rows, ValueError, kFlash, "got ", what,
+             " with ", p[i * stride], " at position ", i,
+             "; expected numbers that never fall, from ", "0 to ", rows,
+             "; give where each of the sequences begins, and the end of the last");
+    PF_CHECK(i == 0 || p[i * stride] - before <= most, ValueError, kFlash, "got ", what, " with ",
+             p[i * stride] - before, " rows in sequence ", i - 1, " and a max_seqlen of ", most,
+             "; expected no sequence longer than that");
+  }
+}
+// How many keys of each sequence are there, and on which pages.
+void check_used(const Tensor& used, const Tensor& pages, int64_t page, int64_t rows, int64_t most) {
+  if (!looks_at(used)) return;
+  const auto* n = static_cast<const int32_t*>(engine::host_data(used, kFlash));
+  const auto* p =
+      pages.defined() ? static_cast<const int32_t*>(engine::host_data(pages, kFlash)) : nullptr;
+  const int64_t room = std::min(most, p ? pages->shape[1] * page : rows);
+  for (int64_t b = 0; b < used->shape[0]; ++b) {
+    PF_CHECK(n[b] >= 0 && n[b] <= room, ValueError, kFlash, "got ", n[b], " keys that are used of ",
+             "sequence ", b, "; expected a number from 0 to ", room, ", what there is room for");
+    for (int64_t i = 0; p && i * page < n[b]; ++i) {
+      const int32_t at = p[b * pages->shape[1] + i];
+      PF_CHECK(at >= 0 && at < rows / page, IndexError, kFlash, "got page ", at, " for sequence ",
+               b, "; expected a number from 0 to ", rows / page - 1);
+    }
+  }
 }
 void check_lengths(const Tensor& t, const char* what, int64_t sequences) {
   PF_CHECK(t->shape.size() == 1 && t->shape[0] == sequences, ShapeError, kFlash, "got ", what, " ",
@@ -587,7 +612,7 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
     c.max_queries = max_queries, c.max_keys = max_keys, c.page = page;
     c.dense = dense;
     if (used_k.defined()) check_lengths(used_k, "seqused_k", sequences);
-    check_starts(c.starts_q, query->shape[1], "cu_seqlens_q");
+    check_starts(c.starts_q, query->shape[1], max_queries, "cu_seqlens_q");
     if (pages.defined()) {
       PF_CHECK(pages->shape.size() == 2 && pages->shape[0] == sequences && page > 0 &&
                    key->shape[1] % page == 0,
@@ -598,8 +623,9 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
                "got a block_table where gradients are wanted; expected none; use no_grad, or put "
                "the keys of a sequence together");
     } else if (!used_k.defined()) {
-      check_starts(c.starts_k, key->shape[1], "cu_seqlens_k");
+      check_starts(c.starts_k, key->shape[1], max_keys, "cu_seqlens_k");
     }
+    if (used_k.defined()) check_used(c.used_k, c.pages, page, key->shape[1], max_keys);
   }
   if (slopes.defined()) {
     const int n = slopes->shape.size(), nq = query->shape.size();

@@ -316,6 +316,46 @@ def test_starts_that_fall_or_reach_too_far(bad):
             assert fa.flash_attn_varlen_func(x, x, x, a, b, 4, 4).isfinite().all()
 
 
+@pytest.mark.parametrize(
+    "used, table, error",
+    [
+        ([5, 9], None, "9 keys that are used of sequence 1"),
+        ([-1, 2], None, "-1 keys that are used of sequence 0"),
+        ([5, 13], [[0, 1, 2], [3, 4, 5]], "13 keys that are used of sequence 1"),
+        ([5, 9], [[0, 1, 2], [3, 4, 6]], "page 6 for sequence 1"),
+        ([5, 8], [[0, -1, 2], [3, 4, 6]], "page -1 for sequence 0"),
+        ([4, 8], [[0, -1, 9], [3, 4, 6]], None),  # pages that nobody uses
+    ],
+)
+def test_keys_that_a_cache_does_not_have(used, table, error):
+    """Said on the CPU; elsewhere nothing outside is read."""
+    rng = np.random.default_rng(7)
+    q = pf.tensor(rng.standard_normal((2, 1, 3, 8)))
+    cache = pf.tensor(rng.standard_normal((6, 4, 3, 8) if table else (2, 8, 3, 8)))
+    lengths = pf.tensor(used, dtype=pf.int32)
+    pages = pf.tensor(table, dtype=pf.int32) if table else None
+
+    def attend():
+        return fa.flash_attn_with_kvcache(
+            q, cache, cache, cache_seqlens=lengths, block_table=pages, causal=True
+        )
+
+    if error and q.is_cpu:
+        with pytest.raises((ValueError, pf.IndexError), match=error):
+            attend()
+    else:
+        assert attend().isfinite().all()
+
+
+def test_sequences_longer_than_was_said():
+    x, starts = pf.randn(6, 2, 8), pf.tensor([0, 1, 6], dtype=pf.int32)
+    if x.is_cpu:
+        for most in ((4, 5), (5, 4)):
+            with pytest.raises(ValueError, match=r"cu_seqlens_[qk] with 5 rows in sequence 1"):
+                fa.flash_attn_varlen_func(x, x, x, starts, starts, *most)
+    assert fa.flash_attn_varlen_func(x, x, x, starts, starts, 5, 7).isfinite().all()
+
+
 def test_the_call_forms_are_those_of_the_package():
     positional = (
         "q k v dropout_p softmax_scale causal window_size softcap alibi_slopes deterministic"
