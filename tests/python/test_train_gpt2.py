@@ -17,6 +17,7 @@ import pytest
 
 import pyflame as pf
 from pyflame import cli, datasets, models
+from pyflame.compiler import captured
 from pyflame.training import config as configs
 from pyflame.training import language, peak, token_files, tokenizers
 from pyflame.training import text as texts
@@ -303,10 +304,13 @@ def run_of(capsys, tmp_path, name, *options):
 
 
 @pytest.mark.parametrize("options", [[], ["--dropout", "0.2", "--accumulate", "3"]])
-def test_a_captured_step_is_the_step(capsys, text, tmp_path, options):
+def test_a_captured_step_is_the_step(capsys, text, tmp_path, options, monkeypatch):
     options = [*options, "--data", text]
     plain = run_of(capsys, tmp_path, "plain", *options)
+    replays, run = [], captured.Step._replay
+    monkeypatch.setattr(captured.Step, "_replay", lambda *a: (replays.append(1), run(*a))[1])
     assert run_of(capsys, tmp_path, "captured", "--compile", *options) == plain
+    assert replays
 
 
 def test_accumulated_batches_are_one(capsys, text, tmp_path):

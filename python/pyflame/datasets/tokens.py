@@ -88,4 +88,5 @@ class Tokens(Dataset):
                 f"has {made[row, column]} as token number {begins[row] + column}",
                 f"numbers from 0 to {limit - 1}", "check vocab and dtype",
             )  # fmt: skip
-        return _C.from_numpy(made)
+        # In memory of our own, which captured steps can take as it is.
+        return _C.from_numpy(made).clone()
