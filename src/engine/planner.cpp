@@ -113,8 +113,7 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, PlannedProgram& pla
   put_in_order(planned);
 }
 
-// ---- how programs and kernel hang together
-// -------------------------------------------------------------------
+// ---- how programs and kernel hang together ------------------------------------------------------
 
 // All of what `whole` is, in the same order.
 bool is_whole(const Place& p, const Dims& shape, const Place& whole, int64_t count) {
