@@ -253,7 +253,9 @@ def check_amd(metadata, arch):
             findings.append(Finding(name, f"wavefront of {fields['wavefront_size']}"))
         if spilled := int(fields["vgpr_spill_count"]):
             findings.append(Finding(name, "spill", spilled))
-        if (scratch := int(fields["private_segment_fixed_size"]) - 4 * spilled) > 0:
+        # Beside what is spilled there may be a word or two of the compiler's own.
+        scratch = int(fields["private_segment_fixed_size"]) - 4 * spilled
+        if scratch > (16 if spilled else 0):
             findings.append(Finding(name, "scratch", scratch))
         # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
         if int(fields["sgpr_spill_count"]) > MAX_SCALARS:
