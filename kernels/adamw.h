@@ -17,7 +17,7 @@ struct pf_adam_step {
     pf_take<S>(e.data[2], i, apart, v);
     if constexpr (PF_AMSGRAD) pf_take<S>(e.data[3], i, apart, top);
     pf_wait_for_earlier();
-    pf_take<G>(e.data[3 + PF_AMSGRAD + PF_WEIGHTS], i, apart, g);
+    pf_take<G>(e.data[3 + PF_AMSGRAD + HAS_WEIGHTS], i, apart, g);
     pf_follow(e.data[3 + PF_AMSGRAD], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
@@ -35,7 +35,7 @@ struct pf_adam_step {
       }
       const pf_i64 at = i + u * apart;
       const pf_rounding r{a.seed, e.random};
-      if constexpr (PF_WEIGHTS) pf_copy_out(e.data[3 + PF_AMSGRAD], at, p[u]);
+      pf_copy_out(e.data[3 + PF_AMSGRAD], at, p[u]);
       r.put<T, 0>(e.data[0], at, p[u]);
       r.put<S, 1>(e.data[1], at, m[u]);
       r.put<S, 2>(e.data[2], at, v[u]);

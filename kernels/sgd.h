@@ -13,7 +13,7 @@ struct pf_sgd_step {
     pf_take<T>(e.data[0], i, apart, p);
     if (PF_MOMENTUM && !a.first) pf_take<S>(e.data[1], i, apart, b);
     pf_wait_for_earlier();
-    pf_take<G>(e.data[1 + PF_MOMENTUM + PF_WEIGHTS], i, apart, g);
+    pf_take<G>(e.data[1 + PF_MOMENTUM + HAS_WEIGHTS], i, apart, g);
     pf_follow(e.data[1 + PF_MOMENTUM], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
@@ -29,7 +29,7 @@ struct pf_sgd_step {
       const pf_i64 at = i + u * apart;
       const pf_rounding r{a.seed, e.random};
       if constexpr (PF_MOMENTUM) r.put<S, 1>(e.data[1], at, b[u]);
-      if constexpr (PF_WEIGHTS) pf_copy_out(e.data[1 + PF_MOMENTUM], at, p[u]);
+      pf_copy_out(e.data[1 + PF_MOMENTUM], at, p[u]);
       r.put<T, 0>(e.data[0], at, p[u]);
     }
   }

@@ -559,6 +559,22 @@ NARROW_WAYS = [
 ]
 
 
+def captured_copies(optimizer, half, how):
+    """A captured step whose optimizer writes weights in 16 bits for the next one."""
+    w = pf.nn.Parameter(empty(100, 1000))
+    steps = optimizer([w], lr=0.1, **{k: v for k, v in how.items() if k != "master_weights"})
+    x = empty(8, 1000, dtype=half)
+
+    @pf.compile(mode="reduce-overhead", fullgraph=True)
+    def step():
+        steps.zero_grad()
+        F.linear(x, w.to(half)).float().sum().backward()
+        steps.step()
+
+    for _ in range(3):
+        step()
+
+
 def optimizers(calls):
     for dtypes in [[d] for d in FLOATS] + [[pf.float32, pf.bfloat16]]:
         params = [pf.nn.Parameter(empty(n, dtype=d)) for n in (5, 100_000) for d in dtypes]
@@ -589,6 +605,9 @@ def optimizers(calls):
                     optimizer.step()
 
                 calls(name, narrow_steps)
+        for half, (name, how) in itertools.product(HALVES, NARROW_WAYS[::2]):
+            if dtypes == [pf.float32]:
+                calls(name, lambda: captured_copies(getattr(pf.optim, name), half, how))
         for p in (1.0, 2.0, 3.0, math.inf):
             calls("clip_grad_norm_", lambda: pf.nn.utils.clip_grad_norm_(params, 1.0, p))
         calls("clip_grad_value_", lambda: pf.nn.utils.clip_grad_value_(params, 1.0))

@@ -36,6 +36,7 @@ nb::dict outcome(const Capture& c) {
   r["dead"] = o.dead;
   r["equal"] = o.equal;
   r["constant"] = o.constant;
+  r["copied"] = o.copied;
   r["pool_bytes"] = o.pool_bytes;
   r["arena_bytes"] = o.arena_bytes;
   r["bound_bytes"] = o.bound_bytes;

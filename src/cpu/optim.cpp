@@ -70,8 +70,8 @@ HWY_INLINE void Set(const Wide<T>& v, S* p, int64_t j, int64_t n, Full) {
 // ---- Adam and gradient descent: dtypes of parameters P, states S and gradients G
 // ------------------
 
-// What steps of 16 bits do: masters of weights, rounding at random.
-enum class Way { Nearest, Masters, Random };
+// What steps of 16 bits do: masters of weights, copies for who reads 16 bits, rounding at random.
+enum class Way { Nearest, Masters, Copies, Random };
 inline constexpr int64_t kDrawn = 2 * philox::kTile;  // elements of a tile of words
 inline constexpr int kMostStates = 3;
 
@@ -142,11 +142,11 @@ void ForSteps(const KernelArgs& a, int n, int64_t seed, int64_t offset, F run) {
   });
 }
 
-template <class P, class S, class G, Way kWay>
+template <class P, class S, class G, Way kWay, class W>
 void SgdOf(const KernelArgs& a) {
   using T = ComputeOf<P>;
   constexpr auto number = kernels::numbers<kernels::Sgd>;
-  constexpr bool kMasters = kWay == Way::Masters;
+  constexpr bool kMasters = kWay == Way::Masters, kWeights = kMasters || kWay == Way::Copies;
   const int n = static_cast<int>(a.i(number.count));
   const bool momentum = a.f(number.momentum) != 0, decays = a.f(number.weight_decay) != 0;
   const bool nesterov = a.i(number.nesterov) != 0, first = a.i(number.first_step) != 0;
@@ -155,12 +155,12 @@ void SgdOf(const KernelArgs& a) {
   const Wide<T> damp = Fill(static_cast<T>(1 - a.f(number.dampening)));
   const Wide<T> decay = Fill(static_cast<T>(a.f(number.weight_decay)));
   const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
-  const int at_weight = (momentum ? 2 : 1) * n, at_grad = at_weight + (kMasters ? n : 0);
+  const int at_weight = (momentum ? 2 : 1) * n, at_grad = at_weight + (kWeights ? n : 0);
   ForSteps<kWay>(a, n, a.i(number.seed), a.i(number.offset),
                  [&](int i, int64_t begin, int64_t end, Drawn& drawn) {
                    P* p = a.data<P>(i);
                    S* b = momentum ? a.data<S>(n + i) : nullptr;
-                   G* w = kMasters ? a.data<G>(at_weight + i) : nullptr;
+                   W* w = kWeights ? a.data<W>(at_weight + i) : nullptr;
                    const G* g = a.data<G>(at_grad + i);
                    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
                      Wide<T> pv = Get(p, j, count, full);
@@ -174,7 +174,7 @@ void SgdOf(const KernelArgs& a) {
                      }
                      const Wide<T> to = pv + lr * gv;
                      Put<kWay, 0>(to, p, j, count, full, drawn);
-                     if constexpr (kMasters) Set(to, w, j, count, full);
+                     if (kWeights && w) Set(to, w, j, count, full);
                    });
                    RoundInto<kWay>(p, 0, end - begin, drawn);
                    if (momentum) RoundInto<kWay>(b, 1, end - begin, drawn);
@@ -183,11 +183,11 @@ void SgdOf(const KernelArgs& a) {
 
 inline constexpr int64_t kAhead = 256;  // elements
 
-template <class P, class S, class G, Way kWay>
+template <class P, class S, class G, Way kWay, class W>
 void AdamOf(const KernelArgs& a) {
   using T = ComputeOf<P>;
   constexpr auto number = kernels::numbers<kernels::AdamW>;
-  constexpr bool kMasters = kWay == Way::Masters;
+  constexpr bool kMasters = kWay == Way::Masters, kWeights = kMasters || kWay == Way::Copies;
   const int n = static_cast<int>(a.i(number.count));
   const double lr = a.f(number.lr), step = static_cast<double>(a.i(number.step));
   const double beta1 = a.f(number.beta1), beta2 = a.f(number.beta2);
@@ -202,13 +202,13 @@ void AdamOf(const KernelArgs& a) {
   const Wide<T> root = Fill(static_cast<T>(1 / std::sqrt(correction2)));
   const Wide<T> size = Fill(static_cast<T>(-lr / correction1));
   const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
-  const int at_weight = (amsgrad ? 4 : 3) * n, at_grad = at_weight + (kMasters ? n : 0);
+  const int at_weight = (amsgrad ? 4 : 3) * n, at_grad = at_weight + (kWeights ? n : 0);
   ForSteps<kWay>(a, n, a.i(number.seed), a.i(number.offset),
                  [&](int i, int64_t begin, int64_t end, Drawn& results) {
                    P* p = a.data<P>(i);
                    S *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
                    S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
-                   G* w = kMasters ? a.data<G>(at_weight + i) : nullptr;
+                   W* w = kWeights ? a.data<W>(at_weight + i) : nullptr;
                    const G* g = a.data<G>(at_grad + i);
                    Drawn* const drawn = &results;
                    // Captured by value: stores to the tensors could otherwise change the constants.
@@ -239,7 +239,7 @@ void AdamOf(const KernelArgs& a) {
                      }
                      const Wide<T> to = pv + size * (mv / (WSqrt(vv) * root + eps));
                      Put<kWay, 0>(to, p, j, count, full, *drawn);
-                     if constexpr (kMasters) Set(to, w, j, count, full);
+                     if (kWeights && w) Set(to, w, j, count, full);
                    });
                    RoundInto<kWay>(p, 0, end - begin, results);
                    RoundInto<kWay>(m, 1, end - begin, results);
@@ -248,23 +248,26 @@ void AdamOf(const KernelArgs& a) {
                  });
 }
 
-// f<P, S, G, kWay>() of a call's dtypes; of gradients without states `states` is that of
-// parameters.
+// f<P, S, G, kWay, W>() of the dtypes of a call with `states` arrays behind `n` parameters.
 template <class F>
-void DispatchStep(DType params, DType states, DType grads, bool random, F f) {
+void DispatchStep(const KernelArgs& a, int n, int states, int64_t weights, bool random, F f) {
+  const DType kept = a.dtype(states ? n : 0), after = a.dtype((1 + states) * n);
   const auto narrow = [&]<class N>() {
-    if (params == DType::Float32) return f.template operator()<float, float, N, Way::Masters>();
-    if (states == DType::Float32)
-      return random ? f.template operator()<N, float, N, Way::Random>()
-                    : f.template operator()<N, float, N, Way::Nearest>();
-    return random ? f.template operator()<N, N, N, Way::Random>()
-                  : f.template operator()<N, N, N, Way::Nearest>();
+    if (weights == static_cast<int>(kernels::Weights::Copies))
+      return f.template operator()<float, float, float, Way::Copies, N>();
+    if (weights) return f.template operator()<float, float, N, Way::Masters, N>();
+    if (kept == DType::Float32)
+      return random ? f.template operator()<N, float, N, Way::Random, N>()
+                    : f.template operator()<N, float, N, Way::Nearest, N>();
+    return random ? f.template operator()<N, N, N, Way::Random, N>()
+                  : f.template operator()<N, N, N, Way::Nearest, N>();
   };
-  if (grads == DType::BFloat16) return narrow.template operator()<bfloat16>();
+  if (after == DType::BFloat16) return narrow.template operator()<bfloat16>();
   if constexpr (PF_HAS_TYPE(float16))
-    if (grads == DType::Float16) return narrow.template operator()<float16>();
-  if (grads == DType::Float64) return f.template operator()<double, double, double, Way::Nearest>();
-  f.template operator()<float, float, float, Way::Nearest>();
+    if (after == DType::Float16) return narrow.template operator()<float16>();
+  if (after == DType::Float64)
+    return f.template operator()<double, double, double, Way::Nearest, double>();
+  f.template operator()<float, float, float, Way::Nearest, float>();
 }
 
 // Names of kernels/optim_rules.h over vectors. A number is a vector of equal elements.
@@ -391,17 +394,15 @@ inline constexpr int64_t kNormBlock = 16384;
 void Sgd(const KernelArgs& a) {
   constexpr auto number = kernels::numbers<kernels::Sgd>;
   const int n = static_cast<int>(a.i(number.count)), states = a.f(number.momentum) != 0 ? 1 : 0;
-  const bool masters = a.i(number.weights) != 0;
-  DispatchStep(a.dtype(0), a.dtype(states * n), a.dtype((1 + states + masters) * n),
-               a.i(number.random) != 0,
-               [&]<class P, class S, class G, Way kWay>() { SgdOf<P, S, G, kWay>(a); });
+  DispatchStep(a, n, states, a.i(number.weights), a.i(number.random) != 0,
+               [&]<class P, class S, class G, Way kWay, class W>() { SgdOf<P, S, G, kWay, W>(a); });
 }
 void AdamW(const KernelArgs& a) {
   constexpr auto number = kernels::numbers<kernels::AdamW>;
   const int n = static_cast<int>(a.i(number.count)), states = a.i(number.amsgrad) != 0 ? 3 : 2;
-  const bool masters = a.i(number.weights) != 0;
-  DispatchStep(a.dtype(0), a.dtype(n), a.dtype((1 + states + masters) * n), a.i(number.random) != 0,
-               [&]<class P, class S, class G, Way kWay>() { AdamOf<P, S, G, kWay>(a); });
+  DispatchStep(
+      a, n, states, a.i(number.weights), a.i(number.random) != 0,
+      [&]<class P, class S, class G, Way kWay, class W>() { AdamOf<P, S, G, kWay, W>(a); });
 }
 void OptimStep(const KernelArgs& a) {
   const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);
@@ -511,11 +512,18 @@ namespace {
 DType of_gradients(const KernelArgs& a) {
   return a.ntensors > 0 ? a.dtype(a.ntensors - 1) : DType::Float32;
 }
+// And in front of them weights, where there are any.
+template <class Step>
+DType narrowest_of(const KernelArgs& a) {
+  constexpr auto number = kernels::numbers<Step>;
+  const auto count = static_cast<int>(a.i(number.count));
+  return count && a.i(number.weights) ? a.dtype(a.ntensors - 1 - count) : of_gradients(a);
+}
 void sgd(const KernelArgs& a) {
-  PF_DISPATCH_TYPE(Sgd, of_gradients(a))(a);
+  PF_DISPATCH_TYPE(Sgd, narrowest_of<kernels::Sgd>(a))(a);
 }
 void adamw(const KernelArgs& a) {
-  PF_DISPATCH_TYPE(AdamW, of_gradients(a))(a);
+  PF_DISPATCH_TYPE(AdamW, narrowest_of<kernels::AdamW>(a))(a);
 }
 void optim_step(const KernelArgs& a) {
   if (of_gradients(a) == DType::BFloat16)

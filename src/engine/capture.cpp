@@ -16,6 +16,7 @@
 #include "engine/trace.h"
 #include "pyflame/memory.h"
 #include "table/kernels/move.h"
+#include "table/kernels/optim.h"
 #include "table/rows.h"
 
 namespace pyflame::engine {
@@ -323,15 +324,18 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
   }
   const KeepScope keep(l.keeps >= 0 ? slots_[static_cast<size_t>(l.keeps)].storage.get() : nullptr);
   if (!l.together) {
-    std::vector<pf_scalar> drawn;
+    std::vector<pf_scalar> other;
+    const auto set = [&](int number, int64_t value) {
+      if (other.empty()) other = l.attrs;
+      other[static_cast<size_t>(number)] = to_kernel_scalar(Scalar(value));
+    };
     if (l.draws) {
-      drawn = l.attrs;
-      drawn[0] = to_kernel_scalar(Scalar(static_cast<int64_t>(seed_)));
-      drawn[1] = to_kernel_scalar(
-          Scalar(static_cast<int64_t>(stages_[l.drawn_stage].parts[l.drawn_part].drawn_now) +
-                 l.attrs[1].i));
+      set(0, static_cast<int64_t>(seed_));
+      set(1, static_cast<int64_t>(stages_[l.drawn_stage].parts[l.drawn_part].drawn_now) +
+                 l.attrs[1].i);
     }
-    return run_kernel(*l.kernel, device_, stream, l.tensors, drawn.empty() ? l.attrs : drawn,
+    if (l.copies) set(l.kernel->weights, static_cast<int64_t>(kernels::Weights::Copies));
+    return run_kernel(*l.kernel, device_, stream, l.tensors, other.empty() ? l.attrs : other,
                       l.options);
   }
   bump(counters().kernels);
@@ -393,6 +397,7 @@ void Capture::run(int stage, int part) {
   long_work(work_);
   const bool again = constants_changed(p);
   p.stale = again;  // until all has run
+  lost_ |= cells_differ(p);
   using Fate = CapturedLaunch::Fate;
   if (tracing()) [[unlikely]]
     for (size_t i = p.first; i < p.last; ++i) {
@@ -408,6 +413,8 @@ void Capture::run(int stage, int part) {
   } catch (...) {
     for (Slot& s : slots_)
       if (s.window) poison(*s.storage);
+    lost_ = true;
+    note_copied(lost_);
     throw;
   }
   p.stale = false;
@@ -420,6 +427,7 @@ void Capture::run(int stage, int part) {
     }
     s.version = seen_version(*s.storage);
   }
+  note_copied(std::exchange(lost_, false));
 }
 
 bool Capture::launch_as_graph(Part& p, StreamState* stream) {

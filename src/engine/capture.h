@@ -155,6 +155,7 @@ class Capture {
     };
     bool planned = false;
     size_t dead = 0, equal = 0, constant = 0;
+    size_t copied = 0;        // of the constant ones: by a step that has what they would cast
     int64_t pool_bytes = 0;   // of the run that was captured
     int64_t arena_bytes = 0;  // of ours
     int64_t bound_bytes = 0;  // what is needed at once, whatever the plan
@@ -267,6 +268,13 @@ class Capture {
   void drop_dead();
   void drop_equal();
   void find_constants();
+  static bool only_ours(const Storage&);  // no write of others goes unseen
+  void find_copies();
+  void make_room_for_copies(CapturedLaunch&, uint8_t dtype);
+  void forget_copies();
+  template <class F>
+  void change_tensors(CapturedLaunch&, F change);
+  void note_copied(bool lost);
   void give_up(CapturedLaunch::Fate);
   void lay_out();
   void move_out_of_pool(Slot&);
@@ -299,6 +307,7 @@ class Capture {
   bool in_cell_ = false;   // which is captured
   int feeding_ = -1;       // a cell
   bool differed_ = false;  // one of them, since that was asked
+  bool lost_ = false;      // what they copy, in this run
   std::vector<Leaf> leaves_;
   struct Watched {
     Tensor tensor;

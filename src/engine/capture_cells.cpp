@@ -96,11 +96,11 @@ bool Capture::takes(const Kernel& k, std::span<const pf_tensor> tensors,
 bool Capture::same_call(size_t launch, const Kernel& k, std::span<const pf_tensor> tensors,
                         std::span<const Ref<Storage>> storages, size_t numbers) const {
   const CapturedLaunch& l = *launches_[launch];
-  if (l.kernel != &k || l.tensors.size() != tensors.size() || l.attrs.size() != numbers)
+  if (l.kernel != &k || l.noted_tensors() != tensors.size() || l.attrs.size() != numbers)
     return false;
   size_t j = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const pf_tensor &a = l.tensors[i], &b = tensors[i];
+    const pf_tensor &a = l.noted(i), &b = tensors[i];
     if (!a.data != !storages[i]) return false;
     if (!a.data) continue;
     const uint32_t serial = l.serials[j++];

@@ -46,10 +46,16 @@ Capture::Difference Capture::difference(const Capture& trial) const {
     const ProgramKey &x = a.program->key, &y = b.program->key;
     return x.size() == y.size() && std::memcmp(&x, &y, x.size()) == 0 && a.dims == b.dims;
   };
-  const auto same_tensor = [](const pf_tensor& a, const pf_tensor& b) {
-    return a.ndim == b.ndim && a.dtype == b.dtype &&
-           std::equal(a.shape, a.shape + a.ndim, b.shape) &&
-           std::equal(a.strides, a.strides + a.ndim, b.strides);
+  const auto same_tensors = [](const CapturedLaunch& x, const CapturedLaunch& y) {
+    if (x.noted_tensors() != y.noted_tensors()) return false;
+    for (size_t i = 0; i < x.noted_tensors(); ++i) {
+      const pf_tensor &a = x.noted(i), &b = y.noted(i);
+      if (a.ndim != b.ndim || a.dtype != b.dtype ||
+          !std::equal(a.shape, a.shape + a.ndim, b.shape) ||
+          !std::equal(a.strides, a.strides + a.ndim, b.strides))
+        return false;
+    }
+    return true;
   };
   Difference numbers;
   for (size_t i = 0; i < n; ++i) {
@@ -57,9 +63,7 @@ Capture::Difference Capture::difference(const Capture& trial) const {
     const char* name = b.name();
     if (a.kernel != b.kernel || a.together != b.together || a.bytes.size() != b.bytes.size() ||
         a.attrs.size() != b.attrs.size() || a.serials.size() != b.serials.size() ||
-        !same_program(a.before, b.before) || !same_program(a.after, b.after) ||
-        !std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
-                    same_tensor))
+        !same_program(a.before, b.before) || !same_program(a.after, b.after) || !same_tensors(a, b))
       return {std::string("it launches '") + name + "', or over other shapes, where it launched '" +
               a.name() + "'" + at(b.place)};
     for (size_t j = 0; j < a.serials.size(); ++j) {

@@ -56,7 +56,10 @@ struct CapturedLaunch {
 
   // Its numbers are told before each run: of an optimizer's step.
   bool live = false;
-  int outputs = 0;  // so many of the tensors are written
+  int outputs = 0;                         // so many of the tensors are written
+  int copies = 0;                          // the last so many of these: see capture_copies.cpp
+  const pf_tensor& noted(size_t i) const;  // tensors without them
+  size_t noted_tensors() const { return tensors.size() - static_cast<size_t>(copies); }
 
   std::vector<Access> accesses;
   int32_t place = 0;  // the line of the program that it comes from
@@ -66,7 +69,7 @@ struct CapturedLaunch {
     Runs,
     Dead,     // nobody reads what it makes
     Equal,    // another makes the same
-    Constant  // runs when what it reads has changed
+    Constant  // runs when what it reads has changed, but for what writes the result as well
   } fate = Fate::Runs;
   float seconds = 0;  // of the last run that was timed
 

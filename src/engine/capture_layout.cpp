@@ -49,13 +49,20 @@ void Capture::plan() {
       // A program that calculates something twice may do so in order not to keep it.
       if (outcome_.arena_bytes > least) give_up(Fate::Equal);
     }
-    find_constants();
-    lay_out();
     // They would keep what the run gave back.
-    if (outcome_.constant &&
-        outcome_.arena_bytes + outcome_.held_bytes >
-            outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_)))
+    const auto too_large = [&] {
+      lay_out();
+      return outcome_.constant &&
+             outcome_.arena_bytes + outcome_.held_bytes >
+                 outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_));
+    };
+    find_constants();
+    find_copies();
+    if (too_large() && outcome_.copied) {
       give_up(Fate::Constant);
+      find_constants();
+    }
+    if (too_large()) give_up(Fate::Constant);
     outcome_.planned = true;
     for (Slot& s : slots_) {
       if (s.kind != Kind::Held) continue;

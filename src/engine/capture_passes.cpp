@@ -205,6 +205,10 @@ void Capture::drop_equal() {
     }
 }
 
+bool Capture::only_ours(const Storage& s) {
+  return !s.foreign && !s.exposed && !s.pinned;
+}
+
 // Launches over tensors from outside that nobody has written since they were captured, which takes
 // two calls that a training step would have changed its weights in.
 void Capture::find_constants() {
@@ -216,8 +220,8 @@ void Capture::find_constants() {
   std::vector<std::vector<int>> from(slots_.size());  // roots
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& s = slots_[i];
-    steady[i] = s.kind == Kind::Outer && !writers[i] && !s.storage->foreign &&
-                !s.storage->exposed && !s.storage->pinned && s.storage->version == s.at_end;
+    steady[i] = s.kind == Kind::Outer && !writers[i] && only_ours(*s.storage) &&
+                s.storage->version == s.at_end;
     if (steady[i]) from[i] = {static_cast<int>(i)};
   }
   for (Stage& stage : stages_)
@@ -263,11 +267,27 @@ void Capture::give_up(Fate what) {
     if (what == Fate::Equal)
       for (Access& a : l->accesses) a.slot = a.noted;
   }
-  if (what == Fate::Constant)
+  if (what == Fate::Constant) {
+    forget_copies();
     for (Stage& stage : stages_)
       for (Part& part : stage.parts) part.roots.clear();
+  }
   (what == Fate::Constant ? outcome_.constant : outcome_.equal) = 0;
   lay_out();
+}
+
+// When all of a stage has run: steps have written copies of what they wrote, too, unless one was
+// another (`lost`).
+void Capture::note_copied(bool lost) {
+  if (!outcome_.copied) return;
+  for (Stage& stage : stages_)
+    for (Part& part : stage.parts)
+      for (Part::Root& r : part.roots) {
+        const Slot& s = slots_[static_cast<size_t>(r.slot)];
+        if (!s.written) continue;
+        part.stale |= lost;
+        r.version = s.storage->version;
+      }
 }
 
 // Whether the constant launches of a part have to run; notes what they will have run on.
@@ -275,7 +295,7 @@ bool Capture::constants_changed(Part& part) {
   bool changed = std::exchange(part.stale, false);
   for (Part::Root& r : part.roots) {
     const Storage& s = *slots_[static_cast<size_t>(r.slot)].storage;
-    changed |= r.version != s.version || r.data != s.data;
+    changed |= r.version != s.version || r.data != s.data || !only_ours(s);
     r.version = s.version;
     r.data = s.data;
   }

@@ -46,6 +46,7 @@ struct Kernel {
   kernels::Layout layout;
   kernels::Indices indices;
   bool random;
+  int8_t weights;
   int id;
   explicit Kernel(const kernels::KernelInfo&);
 };

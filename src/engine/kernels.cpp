@@ -29,7 +29,8 @@ Kernel::Kernel(const kernels::KernelInfo& info)
       anchor(info.anchor),
       layout(info.layout),
       indices(info.indices),
-      random(info.random) {
+      random(info.random),
+      weights(info.weights) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;

@@ -251,6 +251,16 @@ bool holds_too_much(const Group& g) {
   return sum > most;
 }
 
+// A cast of a whole parameter to 16 bits: in a capture it is a launch of its own, which need not
+// run each time (capture_copies.cpp, find_constants()).
+bool casts_parameter(const Request& q) {
+  if (q.op != 0 || q.dst || !q.operands[0].tensor) return false;
+  const TensorImpl& t = *q.operands[0].tensor->impl();
+  return t.requires_grad && t.dtype == DType::Float32 && is_float(q.out) &&
+         info(q.out).bits == 16 && t.storage->nbytes == nbytes(t.dtype, t.numel) &&
+         t.storage->data && !t.storage->writer.load(std::memory_order_relaxed);
+}
+
 // `fresh` is the result, where there is no q.dst.
 void append(const Request& q, const TensorImpl* fresh, const char* op) {
   Group& g = current_group();
@@ -291,6 +301,8 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
     const char* row = q.op ? name_of_row(q.op) : q.operands[0].tensor ? "copy_" : "fill_";
     ensure_memory(*target, g.stream(q.device), {row, q.out, q.shape});
   }
+  const bool alone = g.capture && casts_parameter(q), beside = alone && !g.empty();
+  if (beside) set_aside(g);
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) {
     if (why == Flush::CannotJoin && !q.dst && !reads(g, q) &&
@@ -311,6 +323,10 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   if (q.dst) note_write(*q.dst);
   if (eager_flag().load(std::memory_order_relaxed))
     run_group(g, Flush::Eager);
+  else if (beside)
+    bring_back(g);
+  else if (alone)
+    run_group(g, Flush::CannotJoin);
   else if (foreign)
     run_group(g, Flush::Foreign);
   else if (holds_too_much(g))

@@ -76,17 +76,18 @@ int64_t optimizer_chunk(const KernelArgs& a, int count) {
   return all < most * a.traits().compute_units ? one : most;
 }
 
-// Of adamw.h and sgd.h: dtypes of parameters, of states (`states` arrays behind them) and
-// gradients, which are last of `arrays`.
-Defines step_defines(const KernelArgs& a, int count, int states, int arrays, bool weights,
+// Of adamw.h and sgd.h: `states` arrays behind the parameters, gradients in the last of `arrays`,
+// and weights in front of these.
+Defines step_defines(const KernelArgs& a, int count, int states, int arrays, int64_t weights,
                      bool random) {
   const DType type = a.dtype(0);
-  return Defines()
-      .type("PF_T", type)
-      .type("PF_S", states > 0 ? a.dtype(count) : type)
-      .type("PF_G", a.dtype((arrays - 1) * count))
-      .value("PF_WEIGHTS", weights)
-      .value("PF_RANDOM", random);
+  Defines d = Defines()
+                  .type("PF_T", type)
+                  .type("PF_S", states > 0 ? a.dtype(count) : type)
+                  .type("PF_G", a.dtype((arrays - 1) * count))
+                  .value("PF_WEIGHTS", weights)
+                  .value("PF_RANDOM", random);
+  return weights ? std::move(d).type("PF_W", a.dtype((arrays - 2) * count)) : d;
 }
 
 void sgd(const KernelArgs& a) {
@@ -94,8 +95,9 @@ void sgd(const KernelArgs& a) {
   const DType type = a.dtype(0);  // of all
   const int n = static_cast<int>(a.i(number.count));
   const double momentum = a.f(number.momentum), decay = a.f(number.weight_decay);
-  const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
-  const int arrays = 2 + (momentum != 0) + weights;
+  const int64_t weights = a.i(number.weights);
+  const bool random = a.i(number.random) != 0;
+  const int arrays = 2 + (momentum != 0) + (weights != 0);
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
   Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
@@ -129,8 +131,9 @@ void adamw(const KernelArgs& a) {
   const double decay = a.f(number.weight_decay);
   const bool decoupled = a.i(number.decoupled) != 0, amsgrad = a.i(number.amsgrad) != 0;
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
-  const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
-  const int arrays = 4 + amsgrad + weights;
+  const int64_t weights = a.i(number.weights);
+  const bool random = a.i(number.random) != 0;
+  const int arrays = 4 + amsgrad + (weights != 0);
   const auto seed = static_cast<uint64_t>(a.i(number.seed));
   Table t(a, 0, n, arrays, optimizer_chunk(a, n), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;

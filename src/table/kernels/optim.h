@@ -10,15 +10,18 @@
 
 namespace pyflame::kernels {
 
-// Of both: `weights`: parameters are float32 masters of the weights, which are written as well;
-// where a weight is not its master rounded, the master begins from it. `random`: what is kept in 16
-// bits is rounded at random (kernels/random_rounding.h): tensor i takes (numel + 7) / 8 counters
-// behind those of the ones before it.
+// What `weights` says. Masters: parameters are float32 masters of the weights, which are written as
+// well; where a weight is not its master rounded, the master begins from it. Copies: float32
+// parameters rounded to 16 bits are written, and not read; those that nobody wants are undefined.
+enum class Weights : int { None, Masters, Copies };
+
+// Of both: `random`: what is kept in 16 bits is rounded at random (kernels/random_rounding.h):
+// tensor i takes (numel + 7) / 8 counters behind those of the ones before it.
 
 // Arrays: parameters, momentum buffers (where momentum is not 0), [weights,] gradients.
 struct Sgd {
-  static constexpr KernelInfo kInfo{"sgd",           Anchor::MultiTensor, kLists,
-                                    Layout::Strided, Indices::None,       true};
+  static constexpr KernelInfo kInfo{
+      "sgd", Anchor::MultiTensor, kLists, Layout::Strided, Indices::None, true, 10};
   template <class T>
   using Tensors = None<T>;
   template <class T>
@@ -28,12 +31,13 @@ struct Sgd {
     T weights{}, random{};
   };
 };
+static_assert(numbers<Sgd>.weights == Sgd::kInfo.weights);
 
 // Arrays: parameters, averages, averages of squares, their maxima (where amsgrad), [weights,]
 // gradients.
 struct AdamW {
-  static constexpr KernelInfo kInfo{"adamw",         Anchor::MultiTensor, kLists,
-                                    Layout::Strided, Indices::None,       true};
+  static constexpr KernelInfo kInfo{
+      "adamw", Anchor::MultiTensor, kLists, Layout::Strided, Indices::None, true, 12};
   template <class T>
   using Tensors = None<T>;
   template <class T>
@@ -43,6 +47,7 @@ struct AdamW {
     T weights{}, random{};
   };
 };
+static_assert(numbers<AdamW>.weights == AdamW::kInfo.weights);
 
 // Any other optimizer whose step is made element by element (kernels/optim_rules.h, whose numbers
 // of rules these are).
