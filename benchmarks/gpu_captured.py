@@ -101,11 +101,13 @@ def many(step):
 LENGTH = 64 if SMALL else 1024
 
 
-def gpt2_step(torch, device, sequences, compiled=None, **options):
+SIZES = {"124M": (12 // PART or 1, 768 // PART, 12), "1558M": (48, 1600, 25)}
+
+
+def gpt2_step(torch, device, sequences, compiled=None, size="124M", **options):
     from benchmarks.gpt import GPT
 
-    layers, width = 12 // PART or 1, 768 // PART
-    model = GPT(torch, layers, width, 12, LENGTH, 50304 // PART, tied=True).to(device)
+    model = GPT(torch, *SIZES[size], LENGTH, 50304 // PART, tied=True).to(device)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     groups = [
@@ -137,17 +139,19 @@ def gpt2_step(torch, device, sequences, compiled=None, **options):
     return captured(torch, device, step, batches, **options)
 
 
-def gpt2_case(name, sequences, bar, what="", **options):
-    """`bar`: tokens per second."""
+def gpt2_case(name, sequences, bar, what="", size="124M", memory=None, **options):
+    """`bar`: tokens per second; `memory`: bytes, of a step that fills the device."""
 
     def make(torch, device, compiled=None):
-        return gpt2_step(torch, device, sequences, compiled, **options)
+        return gpt2_step(torch, device, sequences, compiled, size, **options)
 
     make.__name__ = name
     title = (
-        f"GPT-2 124M, {sequences} x {LENGTH} tokens, bf16 autocast, clipped, training step{what}"
+        f"GPT-2 {size}, {sequences} x {LENGTH} tokens, bf16 autocast, clipped, training step{what}"
     )
-    facts = {"compiles": True, "memory": True} if sequences == 32 else {}
+    facts = {"compiles": True, "memory": True} if sequences >= 16 else {}
+    if memory:
+        facts |= {"bar_memory": memory, "fills_device": True}
     case("captured", title, bar_seconds=sequences * LENGTH / bar, **facts)(make)
 
 
@@ -156,6 +160,7 @@ if not SMALL:
     gpt2_case("captured_gpt2_large_step", 32, 590e3)
     # Attention's gradients by cuDNN, which differ from run to run; roundings within programs left out.
     gpt2_case("captured_gpt2_fast_step", 32, 590e3, ", numerics='fast'", numerics="fast")
+    gpt2_case("captured_gpt2_xl_step", 16, 56e3, size="1558M", memory=60 << 30)
 
 
 PICTURES, SIDE = 256 // PART, 224 // HALF

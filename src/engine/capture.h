@@ -269,7 +269,7 @@ class Capture {
   void drop_equal();
   void find_constants();
   static bool only_ours(const Storage&);  // no write of others goes unseen
-  void find_copies();
+  size_t find_copies(size_t below);       // bytes each; the size of the largest
   void make_room_for_copies(CapturedLaunch&, uint8_t dtype);
   void forget_copies();
   template <class F>

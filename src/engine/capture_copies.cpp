@@ -51,7 +51,7 @@ const pf_tensor& CapturedLaunch::noted(size_t i) const {
   return tensors[static_cast<int>(i) < outputs - copies ? i : i + static_cast<size_t>(copies)];
 }
 
-void Capture::find_copies() {
+size_t Capture::find_copies(size_t below) {
   std::vector<int> writers(slots_.size());
   std::vector<size_t> last(slots_.size());  // launch that uses it
   for (size_t i = 0; i < launches_.size(); ++i)
@@ -103,7 +103,8 @@ void Capture::find_copies() {
                  &copy = slots_[static_cast<size_t>(to.slot)];
       if (found == stepped.end() || from.offset != 0 || !to.whole || copy.kind != Kind::Inner ||
           copy.fixed || writers[static_cast<size_t>(to.slot)] != 1 ||
-          weight.nbytes != static_cast<size_t>(p.launch.numel) * sizeof(float))
+          weight.nbytes != static_cast<size_t>(p.launch.numel) * sizeof(float) ||
+          copy.nbytes >= below)
         return std::vector<Made>();
       const Stepped& by = found->second;
       const CapturedLaunch& step = *launches_[by.launch];
@@ -120,6 +121,7 @@ void Capture::find_copies() {
     }
     return made;
   };
+  size_t largest = 0;
   for (Stage& stage : stages_)
     for (Part& part : stage.parts)
       for (size_t i = part.first; i < part.last && !stepped.empty(); ++i) {
@@ -131,6 +133,7 @@ void Capture::find_copies() {
         ++outcome_.constant;
         ++outcome_.copied;
         for (const Made& m : made) {
+          largest = std::max(largest, slots_[static_cast<size_t>(m.slot)].nbytes);
           CapturedLaunch& step = *launches_[m.by.launch];
           if (!step.copies) make_room_for_copies(step, l.before.program->key.nodes[0].dtype);
           pf_tensor& to =
@@ -141,6 +144,7 @@ void Capture::find_copies() {
           part.roots.push_back({weight.slot, 0, nullptr});
         }
       }
+  return largest;
 }
 
 // change(tensors) says where a tensor goes; what knows the address of one follows.

@@ -1,6 +1,7 @@
 // The memory of a captured step: lifetimes of its inner slots over its launches, and one block for
 // all.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/blocks.h"
@@ -21,6 +22,7 @@ constexpr size_t kAlignGpu = 256, kAlignCpu = 64;
 constexpr size_t kBehind = 256;
 // An arena may be larger than what the run took by so much, which is nothing.
 constexpr int64_t kSlack = 16 * 1024;
+constexpr int kFewerCopies = 4;  // times that it is tried with fewer of them
 // Of a device's graph, whose small launches run beside each other: so much in all is used once, so
 // that none of them waits for memory.
 constexpr size_t kUsedOnce = 2 << 20, kSmallSlot = 256 << 10;
@@ -57,10 +59,13 @@ void Capture::plan() {
                  outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_));
     };
     find_constants();
-    find_copies();
-    if (too_large() && outcome_.copied) {
+    // Of copies the largest ones are left out then, which others may not have been beside: a table
+    // of embeddings, whose cast ends before gradients of it begin.
+    size_t largest = find_copies(std::numeric_limits<size_t>::max());
+    for (int tries = 0; too_large() && outcome_.copied; ++tries) {
       give_up(Fate::Constant);
       find_constants();
+      if (tries < kFewerCopies) largest = find_copies(largest);
     }
     if (too_large()) give_up(Fate::Constant);
     outcome_.planned = true;

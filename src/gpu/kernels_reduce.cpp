@@ -289,7 +289,9 @@ void run_sum(const KernelArgs& a, SumKind kind, const pf_tensor& x, const pf_ten
   r.mean = mean ? mean->data : nullptr;
   r.divisor[0] = divisor;
   const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
-  const auto as = static_cast<DType>(mean ? mean->dtype : out.dtype);
+  const auto as = static_cast<DType>(kind == SumKind::Plain ? x.dtype
+                                     : mean                 ? mean->dtype
+                                                            : out.dtype);
   const Sums s{{kSumOps[static_cast<int>(kind)]}, 1, 1, 0, {&x}, origin};
   run_sum(a, r, s, as, static_cast<DType>(out.dtype));
 }

@@ -35,6 +35,8 @@ Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view);
 
 // Sums a gradient down to the shape of the operand it belongs to (undoes broadcasting).
 Tensor sum_to(const Tensor& grad, const Dims& shape);
+// Of 16 bits, not rounded to these: float32, without a history. On GPUs.
+Tensor whole_sum(const Tensor& x, const IntList& dims);
 
 // zeros.scatter_add(dim, index, g): the gradient of gather, sort and their kin. Differentiable.
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape);

@@ -36,11 +36,11 @@ bool gradient_last(const Tensor& a) {
                              [&](const char* n) { return std::string_view(made->name) == n; });
 }
 
-// Whether autocast made the matrix `b` of a float32 tensor for this call, and so nobody looks at
-// its gradient before that tensor has it: then it is not rounded to 16 bits on the way, where a
-// device has products of 16 bits that give float32.
-bool rounds_no_gradient(const Tensor& b) {
-  if (!amp::Casting::runs() || b->shape.size() != 2 || hiding() ||
+// Whether autocast made a matrix or a bias (of so many dimensions) of a float32 tensor for this
+// call, and so nobody looks at its gradient before that tensor has it: then it is not rounded to 16
+// bits on the way, where a device has products and sums of 16 bits that give float32.
+bool rounds_no_gradient(const Tensor& b, int dims) {
+  if (!amp::Casting::runs() || !b.defined() || b->shape.size() != dims || hiding() ||
       amp::slot_of(b->storage->device.type) != amp::kGpu)
     return false;
   const Ref<autograd::Node> made = autograd::grad_fn(b);
@@ -156,10 +156,11 @@ void join_samples(Tensor& g, Tensor& other) {
   }
 }
 
-Tensor sum_leading(const Tensor& g) {
+// `whole`: in float32, without a history of its own.
+Tensor sum_leading(const Tensor& g, bool whole) {
   IntList dims;
   for (int i = 0; i + 1 < g->shape.size(); ++i) dims.push_back(i);
-  return dims.empty() ? g : sum(g, dims);
+  return dims.empty() ? g : whole ? ops::whole_sum(g, dims) : sum(g, dims);
 }
 
 }  // namespace
@@ -188,11 +189,12 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
     autograd::attach(
         op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
         [ta, tb, op, sa = a->shape, sb = b->shape, alike = alike_in(a, b), last = gradient_last(a),
-         whole = !ta && rounds_no_gradient(b)](const autograd::Context& c) -> autograd::Grads {
+         whole = !ta && rounds_no_gradient(b, 2),
+         whole_bias = rounds_no_gradient(bias, 1)](const autograd::Context& c) -> autograd::Grads {
           const Tensor& g = c.grad();
           autograd::Grads r(3);
           // First, while what makes `g` may still be pending: it is summed on its way.
-          if (c.needs(2)) r[2] = sum_leading(g);
+          if (c.needs(2)) r[2] = sum_leading(g, whole_bias && !grad_enabled());
           const auto first = [&] {
             if (!c.needs(0)) return;
             Tensor g0 = g, b0 = c.saved(1);

@@ -363,6 +363,9 @@ Tensor without_slope(const char* op, const Tensor& y, const Tensor& x) {
 }
 }  // namespace ops
 
+Tensor ops::whole_sum(const Tensor& x, const IntList& dims) {
+  return sum_of(SumKind::Plain, x, {}, plan_for(x, dims, false, "sum"), 1.0, DType::Float32);
+}
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
   PF_AUTOCAST("sum", RaiseElseFollow, sum, x, dim, keepdim, dtype);
   return add_up(x, dim, keepdim, dtype, Adds::Sum, "sum");

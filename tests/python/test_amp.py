@@ -708,6 +708,16 @@ def test_gradients_of_weights_are_rounded_once_on_gpus(dtype, device):
         (g,) = pf.autograd.grad(loss, w, retain_graph=True)
         assert g.dtype == pf.float32
         np.testing.assert_array_equal(g.cpu().numpy(), want)
+    # So is that of a bias.
+    b = pf.zeros(7, requires_grad=True)
+    with pf.autocast(device.type, dtype):
+        y = (
+            F.linear(x, w.detach(), b)
+            * pf.tensor([1.0, 2**-9])[(pf.arange(1003) % 2 == 1).long()][:, None]
+        )
+    (g,) = pf.autograd.grad(y.sum(dtype=pf.float32), b)
+    want = pf.full((7,), 502 + 501 / 512).to(dtype if rounded else pf.float32).float()
+    assert g.dtype == pf.float32 and pf.equal(g, want)
     # With a history of its own it has the dtype of what it is made of, and is rounded.
     h = w.detach().requires_grad_()
     with pf.autocast(device.type, dtype):

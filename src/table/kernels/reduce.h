@@ -9,7 +9,8 @@ namespace pyflame::kernels {
 
 // Of floating-point numbers: sums of what `kind` (SumKind) makes of an element, divided by
 // `divisor`. `mean` is of differences, has x's rank and 1 for what is reduced. Where x has 16 bits
-// and the differences (`out`, then `mean`) are float32, it is as if x were float32.
+// and the differences (`out`, then `mean`) are float32, it is as if x were float32. On GPUs a plain
+// sum of 16 bits may be float32, too: it is not rounded then.
 struct Sum {
   static constexpr KernelInfo kInfo{"sum", Anchor::Reduce, 1};
   template <class T>
