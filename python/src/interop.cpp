@@ -5,6 +5,7 @@
 
 #include "common.h"
 #include "core/backends.h"
+#include "engine/capture.h"
 #include "engine/engine.h"
 #include "engine/hidden.h"
 
@@ -66,6 +67,13 @@ std::optional<DType> extension_dtype(PyObject* owner) {
   return {};
 }
 
+// A captured step that copies an array looks at all of it before each call.
+void told_of_array(PyObject* array) {
+  const nb::object recording = nb::module_::import_("pyflame._live").attr("recording");
+  const nb::object arrays = recording.is_none() ? recording : nb::object(recording.attr("arrays"));
+  if (!arrays.is_none()) arrays.attr("append")(nb::borrow(array));
+}
+
 }  // namespace
 
 Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
@@ -86,6 +94,7 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
   const DType dtype = extension.value_or(dtype_of(b->format, b->itemsize, op));
   Dims shape(std::span<const int64_t>(b->shape, static_cast<size_t>(b->ndim)));
   if (copy) {
+    if (engine::capturing()) told_of_array(owner);
     std::vector<char> bytes(static_cast<size_t>(b->len));
     if (b->len) check(PyBuffer_ToContiguous(bytes.data(), b, b->len, 'C'));
     return from_host(bytes.data(), shape.vec(), dtype, Device{}.afloat());

@@ -9,6 +9,7 @@ namespace pyflame::python {
 namespace {
 
 constexpr Py_ssize_t kMost = 1000;  // values that are looked at of one container
+constexpr Py_ssize_t kSample = 64;  // elements that are looked at of a large array
 
 // Numbers, texts and the like, of which two objects may be the same value.
 bool plain(PyObject* o) {
@@ -19,9 +20,103 @@ bool plain(PyObject* o) {
   return t == DTypeType || t == DeviceType_ || t == SizeType;
 }
 
+// What an array shows of its memory; nothing where it cannot.
+class Shown {
+ public:
+  explicit Shown(PyObject* array) : there_(PyObject_GetBuffer(array, &b_, PyBUF_FULL_RO) == 0) {
+    if (!there_) PyErr_Clear();
+    dense_ = there_ && PyBuffer_IsContiguous(&b_, 'A') == 1;
+  }
+  ~Shown() {
+    if (there_) PyBuffer_Release(&b_);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  explicit operator bool() const { return there_; }
+  const Py_buffer* operator->() const { return &b_; }
+
+  const char* format() const { return b_.format ? b_.format : "B"; }
+  Py_ssize_t count() const { return b_.itemsize ? b_.len / b_.itemsize : 0; }
+  bool dense() const { return dense_; }
+  // Element n of those in memory, or else in the order of their indices.
+  const char* at(Py_ssize_t n) const {
+    if (dense_) return static_cast<const char*>(b_.buf) + n * b_.itemsize;
+    Py_ssize_t index[PyBUF_MAX_NDIM];
+    for (int d = b_.ndim - 1; d >= 0; --d) {
+      index[d] = n % b_.shape[d];
+      n /= b_.shape[d];
+    }
+    return static_cast<const char*>(PyBuffer_GetPointer(&b_, index));
+  }
+
+  std::string bytes(Py_ssize_t most) const {
+    std::string out;
+    const auto len = static_cast<size_t>(b_.len);
+    if (most < 0 || len == 0) return out;
+    if (b_.len <= most) {
+      out.resize(len);
+      if (dense_)
+        std::memcpy(out.data(), b_.buf, len);
+      else if (PyBuffer_ToContiguous(out.data(), &b_, b_.len, 'C') != 0)
+        throw PythonError();
+      return out;
+    }
+    const Py_ssize_t last = count() - 1, gaps = std::min(last, kSample - 1);
+    for (Py_ssize_t i = 0; i <= gaps; ++i)
+      out.append(at(gaps ? last * i / gaps : 0),
+                 static_cast<size_t>(std::min<Py_ssize_t>(b_.itemsize, 64)));
+    return out;
+  }
+
+ private:
+  Py_buffer b_;
+  bool there_, dense_;
+};
+
+// NumPy's dates and types that other packages add to it show no memory.
+std::string told(PyObject* array, Py_ssize_t most) {
+  const auto size = [&](const char* name) {
+    const Obj n(check(PyObject_GetAttrString(array, name)));
+    const Py_ssize_t r = PyLong_AsSsize_t(n.get());
+    if (r == -1 && PyErr_Occurred()) throw PythonError();
+    return r;
+  };
+  try {
+    Obj some = Obj::share(array);
+    if (size("nbytes") > most) {
+      const Obj flat(check(PyObject_GetAttrString(array, "flat")));
+      const Obj step(check(PyLong_FromSsize_t(1 + size("size") / kSample)));
+      const Obj every(check(PySlice_New(nullptr, nullptr, step.get())));
+      some = Obj(check(PyObject_GetItem(flat.get(), every.get())));
+    }
+    const Obj bytes(check(PyObject_CallMethod(some.get(), "tobytes", nullptr)));
+    char* data = nullptr;
+    Py_ssize_t n = 0;
+    if (PyBytes_AsStringAndSize(bytes.get(), &data, &n) != 0) throw PythonError();
+    return {data, static_cast<size_t>(n)};
+  } catch (const PythonError&) {
+    PyErr_Clear();
+    return {};
+  }
+}
+
+// A number of NumPy's. What is written in place is told apart by itself.
+bool scalar_of_numpy(PyObject* o) {
+  const char* name = Py_TYPE(o)->tp_name;
+  return std::strncmp(name, "numpy.", 6) == 0 && std::strcmp(name, "numpy.ndarray") != 0 &&
+         std::strcmp(name, "numpy.void") != 0 && PyObject_CheckBuffer(o);
+}
+
+bool same_numbers(PyObject* now, PyObject* then) {
+  const Shown a(now), b(then);
+  return a && b && a->ndim == 0 && b->ndim == 0 && std::strcmp(a.format(), b.format()) == 0 &&
+         a->len == b->len && std::memcmp(a->buf, b->buf, static_cast<size_t>(a->len)) == 0;
+}
+
 bool same(PyObject* now, PyObject* then) {
   if (now == then) return true;
-  if (!now || !then || Py_TYPE(now) != Py_TYPE(then) || !plain(now)) return false;
+  if (!now || !then || Py_TYPE(now) != Py_TYPE(then)) return false;
+  if (!plain(now)) return scalar_of_numpy(now) && same_numbers(now, then);
   if (PyFloat_CheckExact(now)) {  // 0.0 is not -0.0, and a NaN is one
     const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(then);
     return std::memcmp(&a, &b, sizeof a) == 0;
@@ -39,12 +134,52 @@ Py_ssize_t size_of(PyObject* o) {
 
 }  // namespace
 
+Elements::Elements(PyObject* array, Py_ssize_t most) : most_(most) {
+  const Shown a(array);
+  shown_ = static_cast<bool>(a);
+  if (!shown_) {
+    bytes_ = told(array, most);
+    return;
+  }
+  itemsize_ = a->itemsize;
+  format_ = a.format();
+  shape_.assign(a->shape, a->shape + a->ndim);
+  if (a->strides) strides_.assign(a->strides, a->strides + a->ndim);
+  bytes_ = a.bytes(most);
+}
+
+bool Elements::are_those_of(PyObject* array) const {
+  const Shown a(array);
+  if (static_cast<bool>(a) != shown_) return false;
+  if (!a) return told(array, most_) == bytes_;
+  if (a->itemsize != itemsize_ || format_ != a.format() ||
+      !std::equal(shape_.begin(), shape_.end(), a->shape, a->shape + a->ndim) ||
+      !std::equal(strides_.begin(), strides_.end(), a->strides,
+                  a->strides + (a->strides ? a->ndim : 0)))
+    return false;
+  if (most_ < 0) return true;
+  if (a->len <= most_ && a.dense())
+    return a->len == 0 || std::memcmp(a->buf, bytes_.data(), bytes_.size()) == 0;
+  return a.bytes(most_) == bytes_;
+}
+
 // f(key, value now, number) until it says false; of what is no longer there the value is null.
 template <class F>
 void Surroundings::each(const Place& p, F&& f) {
   switch (p.how) {
     case Size:
+    case Bytes:
       return;
+    case Objects: {
+      const Shown a(p.owner);
+      if (!a || std::strcmp(a.format(), "O") != 0) return;
+      for (Py_ssize_t i = 0; i < std::min(a.count(), kMost); ++i) {
+        PyObject* now = nullptr;
+        std::memcpy(&now, a.at(i), sizeof now);
+        if (!f(nullptr, now, i)) return;
+      }
+      return;
+    }
     case Items:
       for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
@@ -74,8 +209,8 @@ void Surroundings::each(const Place& p, F&& f) {
   }
 }
 
-Surroundings::Surroundings(nb::list of) {
-  places_.reserve(of.size());
+void Surroundings::add(nb::list of) {
+  places_.reserve(places_.size() + of.size());
   for (nb::handle entry : of) {
     const nb::tuple t = nb::borrow<nb::tuple>(entry);
     const std::string how = nb::cast<std::string>(t[0]);
@@ -84,17 +219,30 @@ Surroundings::Surroundings(nb::list of) {
                        : how == "names"      ? Names
                        : how == "attributes" ? Attributes
                        : how == "cells"      ? Cells
+                       : how == "elements"   ? Bytes
+                       : how == "objects"    ? Objects
                                              : Size,
                        nb::object(t[1]).release().ptr(),
                        0,
+                       {},
                        {}});
     Place& p = places_.back();
     const nb::object keys = nb::borrow(t[2]);
     if (p.how == Names || p.how == Attributes || p.how == Cells)
       for (nb::handle key : keys) p.values.push_back({key.inc_ref().ptr(), nullptr, false});
-    if (p.how != Names && p.how != Cells) p.size = size_of(p.owner);
+    if (p.how == Bytes || p.how == Objects) {
+      p.elements = std::make_unique<Elements>(
+          p.owner, p.how == Bytes ? nb::cast<Py_ssize_t>(keys) : Py_ssize_t{-1});
+      if (p.how == Bytes && p.elements->holds_objects())  // so that none comes to another's place
+        p.values.push_back({nullptr, check(PyObject_CallMethod(p.owner, "copy", nullptr)), true});
+    } else if (p.how != Names && p.how != Cells) {
+      p.size = size_of(p.owner);
+    }
+    if (p.how == Size && PyFrozenSet_CheckExact(keys.ptr()))
+      p.values.push_back({nullptr, keys.inc_ref().ptr(), true});
     each(p, [&](PyObject* key, PyObject* now, Py_ssize_t i) {
-      if (p.how == Items || p.how == Entries) p.values.push_back({Py_XNewRef(key), nullptr, false});
+      if (p.how == Items || p.how == Entries || p.how == Objects)
+        p.values.push_back({Py_XNewRef(key), nullptr, false});
       Value& v = p.values[static_cast<size_t>(i)];
       v.then = now;
       v.owned = now && !is_tensor(now);
@@ -109,7 +257,16 @@ Surroundings::Change Surroundings::changed() const {
     const Place& p = places_[n];
     Change found;
     const auto place = static_cast<Py_ssize_t>(n);
-    if (p.how != Names && p.how != Cells && size_of(p.owner) != p.size) return {place, nullptr};
+    if (p.elements) {
+      if (!p.elements->are_those_of(p.owner)) return {place, nullptr};
+    } else if (p.how != Names && p.how != Cells && size_of(p.owner) != p.size) {
+      return {place, nullptr};
+    }
+    if (p.how == Size && !p.values.empty()) {
+      const int equal = PyObject_RichCompareBool(p.owner, p.values[0].then, Py_EQ);
+      check(equal);
+      if (equal == 0) return {place, nullptr};
+    }
     each(p, [&](PyObject* key, PyObject* now, Py_ssize_t i) {
       const Value& v = p.values[static_cast<size_t>(i)];
       if (same(now, v.then) && same(key, v.key)) return true;
@@ -157,6 +314,7 @@ void init_surroundings(nb::module_& m) {
       {0, nullptr}};
   nb::class_<Surroundings>(m, "_Surroundings", nb::type_slots(slots))
       .def(nb::init<nb::list>())
+      .def("add", &Surroundings::add)
       .def("changed", [](const Surroundings& s) -> nb::object {
         const Surroundings::Change c = s.changed();
         if (c.place < 0) return nb::none();

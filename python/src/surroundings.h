@@ -1,20 +1,44 @@
 // What a captured function can reach of Python's, and how it was.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "common.h"
 
 namespace pyflame::python {
 
-// Contents of lists, dicts and sets, variables of closures and names of modules, as they were when
-// this was made. Asked at each replay, so it costs some nanoseconds a value.
+// The memory of an array, as it was: of NumPy's, array.array, bytearray and whatever else shows its
+// elements to others.
+class Elements {
+ public:
+  // Of an array of more than `most` bytes some elements are looked at, from its first to its last;
+  // if `most` is negative, its shape alone.
+  Elements(PyObject* array, Py_ssize_t most);
+  bool are_those_of(PyObject* array) const;
+  bool holds_objects() const { return format_.find('O') != std::string::npos; }
+
+ private:
+  bool shown_ = false;  // or told as bytes, as NumPy's dates
+  Py_ssize_t most_, itemsize_ = 0;
+  std::string format_;
+  std::vector<Py_ssize_t> shape_, strides_;
+  std::string bytes_;
+};
+
+// Contents of lists, dicts, sets and arrays, variables of closures and names of modules, as they
+// were when this was made. Asked at each replay, so it costs some nanoseconds a value, and 0.1 us
+// an array.
 class Surroundings {
  public:
   // `of`: a list of (how, container, keys). "items": a list or a tuple. "entries": a dict.
   // "attributes": of a dict, these keys, and how many there are. "names": these keys alone, of any
-  // mapping. "cells": a closure, whose variables these are. "size": a set.
-  explicit Surroundings(nb::list of);
+  // mapping. "cells": a closure, whose variables these are. "size": a set; where a frozenset is
+  // given for keys, those are in it. "elements": an array, of which at most `keys` bytes are looked
+  // at. "objects": an array of objects.
+  explicit Surroundings(nb::list of) { add(std::move(of)); }
+  void add(nb::list of);
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
   ~Surroundings() { clear(); }
@@ -31,7 +55,7 @@ class Surroundings {
   void clear();
 
  private:
-  enum How : uint8_t { Items, Entries, Attributes, Names, Cells, Size };
+  enum How : uint8_t { Items, Entries, Attributes, Names, Cells, Size, Bytes, Objects };
   struct Value {
     PyObject *key, *then;  // a tensor is not owned: it may end
     bool owned;
@@ -41,6 +65,7 @@ class Surroundings {
     PyObject* owner;
     Py_ssize_t size;
     std::vector<Value> values;
+    std::unique_ptr<Elements> elements;
   };
   template <class F>
   static void each(const Place& p, F&& f);

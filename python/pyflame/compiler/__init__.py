@@ -63,7 +63,7 @@ def compile(
       are read where they are at each call. Steps of optimizers, schedulers and gradient scalers
       within run in Python between the captured launches, with their own numbers; random numbers go
       on as they would have. Results lie in memory of their own. What the function reaches of Python's by
-      its closure, globals, lists, dicts and attributes is looked at before each call, and captured
+      its closure, globals, lists, dicts, attributes and arrays is looked at before each call, and captured
       anew where it has changed and matters. Any other number is taken to be constant: the third call,
       and every `options["verify_every"]`-th (1000), runs in Python and is compared; a number that has
       changed is a CaptureError, other changes are captured anew.

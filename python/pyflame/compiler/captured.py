@@ -387,6 +387,7 @@ class Step:
         capture.watch(watched)
         capture.moves = variant.moves
         recording = Recording(capture)
+        recording.arrays = []
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
         try:
             _live.recording = recording
@@ -435,7 +436,7 @@ class Step:
             self.always += 1
             return result
         variant.capture = capture
-        variant.state = state.stays()
+        variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
         variant.calls = 2
         if self.times:
@@ -555,6 +556,7 @@ class Step:
         trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
         recording = Recording(trial)
+        recording.arrays = []
         state = self._state(variant)
         at_end = None
         if variant.calls > 2 or variant.recording.gives_gradients:
@@ -608,7 +610,7 @@ class Step:
             variant.forget(what)
         elif changed and variant.capture is not None:
             variant.idle[changed] = variant.idle.get(changed, 0) + 1
-            variant.state = self._state(variant).stays()
+            variant.state = self._state(variant).add_copied(recording.arrays).stays()
         return result
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import sys
 import types
 
 from .. import _C
@@ -17,6 +18,10 @@ Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
 PLAIN = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device, _C.Size, slice)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_ALL, _ALL_OF_STRIDED = (
+    1 << 16,
+    1 << 12,
+)  # bytes of an array; of a larger one, some elements are seen
 VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
 _KEPT = (Tensor, Parameter, Buffer)  # other subclasses have operations of their own
 _FOLLOWED = (
@@ -131,11 +136,30 @@ class State:
         self._alive = []  # tensors, so that no other one comes to their place
         self._ignored = ignored
         self._seen = set()
+        self._whole = set()  # ids of arrays of which everything is looked at
         self._look(function, "", 0)
         for value in objects:
             self._look(value, type(value).__name__, 0)
         self.places = _C._Surroundings(self._places)
         del self._seen, self._places
+
+    def add_copied(self, arrays):
+        """Those that the step makes tensors of are looked at as a whole, if others may write to them: it
+        takes no longer than copying them did."""
+        found = [object(), *{id(a): a for a in arrays}.values()]
+        arrays.clear()
+        name = "an array that a tensor is made of"
+        for n, array in enumerate(found):
+            if n == 0:
+                alone = sys.getrefcount(array)
+            elif (
+                (getattr(array, "base", None) is not None or sys.getrefcount(array) > alone)
+                and id(array) not in self._whole
+                and name not in self._ignored
+            ):
+                self._names.append(name)
+                self.places.add([("elements", array, sys.maxsize)])
+        return self
 
     def changed(self):
         """What is not as it was, by name; "" if nothing."""
@@ -174,13 +198,18 @@ class State:
         cells = [(n, _contents(c)) for n, c in zip(code.co_freevars, closure)]
         if cells and not any(f"{name}.{n}" in self._ignored for n, _ in cells):
             self._keep(name, "cells", closure, code.co_freevars, cells, depth)
+        if defaults := function.__defaults__:
+            named = zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults)
+            self._keep(name, "items", defaults, (), list(named), depth)
+        if function.__kwdefaults__:
+            self._keep_entries(name, function.__kwdefaults__, depth)
         names = _names_in(code)
         self._keep_names(name, scope, names, depth)
         for n in names:  # what a module or a class that is named there holds, if it is a value
             space = scope.get(n)
             if isinstance(space, (type, types.ModuleType)) and not _is_ours(_home(space)):
                 d = vars(space)
-                self._keep_names(n, d, [m for m in names if type(d.get(m)) in VALUES], depth)
+                self._keep_names(n, d, [m for m in names if _is_value(d.get(m))], depth)
 
     def _keep_names(self, name, scope, names, depth):
         names = [n for n in names if n in scope and f"{name}.{n}" not in self._ignored]
@@ -201,7 +230,8 @@ class State:
         elif isinstance(value, dict):
             self._keep_entries(name or kind.__name__, value, depth)
         elif isinstance(value, set):
-            self._keep(name or kind.__name__, "size", value, (), (), depth)
+            whole = frozenset(value) if len(value) <= 1000 and _all_plain(value) else ()
+            self._keep(name or kind.__name__, "size", value, whole, (), depth)
         elif isinstance(value, functools.partial):
             for v in (value.func, value.args, value.keywords):
                 self._look(v, name, depth + 1)
@@ -219,8 +249,47 @@ class State:
                 self._keep_entries(label, module.__dict__, depth, _OWN)
                 if module._modules:
                     self._keep_entries(label, module._modules, depth)
-        elif hasattr(value, "__dict__") and not _is_ours(kind.__module__):
-            self._keep_entries(kind.__name__, vars(value), depth + 1)
+        elif not _is_ours(kind.__module__):
+            if (most := _elements(value)) is not None:
+                self._keep_elements(name or kind.__name__, value, most, depth)
+            if hasattr(value, "__dict__"):
+                self._keep_entries(kind.__name__, vars(value), depth + 1)
+
+    def _keep_elements(self, name, array, most, depth):
+        if getattr(getattr(array, "dtype", None), "char", "") == "O":
+            few = list(enumerate(itertools.islice(array.flat, 1000)))
+            self._keep(name, "objects", array, (), few, depth)
+            return
+        if most:
+            self._whole.add(id(array))
+        self._keep(name, "elements", array, most, (), depth)
+
+
+def _elements(value):
+    """How many bytes of an array (of NumPy or another module) are looked at, as its elements may change in
+    place: all, or 0, which is some of them. None of what is no array."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.nbytes if isinstance(value, numpy.void) else None
+    try:
+        memory = memoryview(value)
+        return (
+            memory.nbytes
+            if memory.nbytes <= (_ALL if memory.contiguous else _ALL_OF_STRIDED)
+            else 0
+        )
+    except TypeError:
+        return None
+    except (BufferError, ValueError):  # a dtype that others do not know
+        return n if (n := getattr(value, "nbytes", 0)) <= _ALL else 0
+
+
+def _is_value(v):
+    return type(v) in VALUES or type(v) in (list, tuple, dict, set) or _elements(v) is not None
+
+
+def _all_plain(values):
+    return all(type(v) in PLAIN for v in values)
 
 
 def _home(space):

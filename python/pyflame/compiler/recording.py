@@ -22,6 +22,9 @@ class Recording:
         self.capture = capture
         self.outside_calls = []  # between two parts
         self.cells = []  # of those within
+        self.arrays = (
+            None  # a list: of NumPy and others, whose elements the step copies into tensors
+        )
         self.stepped = {}  # parameters of optimizers that made a step
         self.gives_gradients = False  # as results
 
