@@ -408,18 +408,21 @@ Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tens
   const int nd = q->shape.size();
   const int64_t l = q->shape[nd - 2], s = k->shape[k->shape.size() - 2];
   int64_t heads = 0;
+  bool shared = false;
   if (enable_gqa) {
     const int nk = k->shape.size(), nv = v->shape.size();
-    PF_CHECK(nd >= 3 && nk >= 3 && nv >= 3 && k->shape[nk - 3] == v->shape[nv - 3] &&
-                 k->shape[nk - 3] > 0 && q->shape[nd - 3] % k->shape[nk - 3] == 0,
-             ShapeError, op, "got query ", q->shape, ", key ", k->shape, " and value ", v->shape,
-             " with enable_gqa; expected the heads of query (third from the end) to be a multiple ",
-             "of those of key and value; check the number of heads");
+    PF_CHECK(nd >= 3 && nk >= 3 && nv >= 3, ShapeError, op, "got query ", q->shape, ", key ",
+             k->shape, " and value ", v->shape,
+             " with enable_gqa; expected heads, third from the end, in each; unsqueeze them");
     const int64_t kv = k->shape[nk - 3];
     heads = q->shape[nd - 3];
-    if (kv == heads) {
-      heads = 0;
-    } else {  // heads as [kv, heads / kv]; key and value broadcast over the second
+    PF_CHECK(kv == v->shape[nv - 3] && (heads == kv || (kv > 0 && heads % kv == 0)), ShapeError, op,
+             "got ", heads, " heads of query (third from the end), ", kv, " of key and ",
+             v->shape[nv - 3],
+             " of value with enable_gqa; expected as many of key as of value, and of query a "
+             "multiple of them; check the number of heads");
+    shared = kv != heads;
+    if (shared) {  // heads as [kv, heads / kv]; key and value broadcast over the second
       auto split = [&](const Tensor& t) {
         IntList d = t->shape.vec();
         d.insert(d.end() - 2, heads / kv);
@@ -465,8 +468,8 @@ Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tens
     a.offset = Scalar(static_cast<int64_t>(r.offset));
   }
   Tensor r = in_operations ? composed(q, k, v, mask, a)
-                           : fused(op, q, k, v, mask, a, heads == 0 ? 1 : 2, logs);
-  if (heads == 0) return r;
+                           : fused(op, q, k, v, mask, a, shared ? 2 : 1, logs);
+  if (!shared) return r;
   const auto merged = [&](const Tensor& t, int behind) {
     IntList d = t->shape.vec();
     d.erase(d.end() - behind - 1);
@@ -520,8 +523,10 @@ void check_starts(const Tensor& t, int64_t rows, int64_t most, const char* what)
   }
 }
 // How many keys of each sequence are there, and on which pages.
-void check_used(const Tensor& used, const Tensor& pages, int64_t page, int64_t rows, int64_t most) {
+void check_used(const Tensor& used, const Tensor& starts, const Tensor& pages, int64_t page,
+                int64_t rows, int64_t most) {
   if (!looks_at(used)) return;
+  const auto* first = static_cast<const int32_t*>(engine::host_data(starts, kFlash));
   const auto* n = static_cast<const int32_t*>(engine::host_data(used, kFlash));
   const auto* p =
       pages.defined() ? static_cast<const int32_t*>(engine::host_data(pages, kFlash)) : nullptr;
@@ -529,6 +534,9 @@ void check_used(const Tensor& used, const Tensor& pages, int64_t page, int64_t r
   for (int64_t b = 0; b < used->shape[0]; ++b) {
     PF_CHECK(n[b] >= 0 && n[b] <= room, ValueError, kFlash, "got ", n[b], " keys that are used of ",
              "sequence ", b, "; expected a number from 0 to ", room, ", what there is room for");
+    PF_CHECK(p || n[b] == 0 || (first[b] >= 0 && first[b] <= rows - n[b]), ValueError, kFlash,
+             "got ", n[b], " keys from row ", first[b], " on for sequence ", b,
+             "; expected rows from 0 to ", rows, "; give where its keys begin");
     for (int64_t i = 0; p && i * page < n[b]; ++i) {
       const int32_t at = p[b * pages->shape[1] + i];
       PF_CHECK(at >= 0 && at < rows / page, IndexError, kFlash, "got page ", at, " for sequence ",
@@ -625,7 +633,7 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
     } else if (!used_k.defined()) {
       check_starts(c.starts_k, key->shape[1], max_keys, "cu_seqlens_k");
     }
-    if (used_k.defined()) check_used(c.used_k, c.pages, page, key->shape[1], max_keys);
+    if (used_k.defined()) check_used(c.used_k, c.starts_k, c.pages, page, key->shape[1], max_keys);
   }
   if (slopes.defined()) {
     const int n = slopes->shape.size(), nq = query->shape.size();

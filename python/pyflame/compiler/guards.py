@@ -297,7 +297,7 @@ def _home(space):
 
 
 def _is_ours(module):
-    return (module or "").partition(".")[0] == "pyflame"
+    return isinstance(module, str) and module.partition(".")[0] == "pyflame"
 
 
 def _names_in(code):

@@ -16,7 +16,7 @@ __all__ = [
 
 def window_of(window_size, causal, name):
     """(left, right) of a window_size, which a triangle narrows."""
-    window = tuple(window_size)
+    window = tuple(window_size) if isinstance(window_size, (tuple, list)) else ()
     if len(window) != 2 or not all(isinstance(n, int) and n >= -1 for n in window):
         raise _C.ValueError(
             f"pf.flash_attn.{name}: got window_size {window_size!r}; expected two numbers of keys, "
@@ -25,8 +25,12 @@ def window_of(window_size, causal, name):
     return window[0], 0 if causal else window[1]
 
 
-def _check(name, dims, **tensors):
+def check(name, dims, **tensors):
     for argument, tensor in tensors.items():
+        if not isinstance(tensor, _C.Tensor):
+            raise TypeError(
+                f"pf.flash_attn.{name}: got {argument} of type {type(tensor).__name__}; expected a Tensor"
+            )
         if tensor.dim() != dims:
             form = "[batch, rows, heads, E]" if dims == 4 else "[rows of all sequences, heads, E]"
             raise _C.ShapeError(
@@ -70,7 +74,7 @@ def flash_attn_func(
     `pf.use_deterministic_algorithms(False)` was called, and with deterministic=True even then. With
     return_attn_probs the result is (output, logarithms of the sums of exponentials [B, H, L], None).
     """
-    _check("flash_attn_func", 4, q=q, k=k, v=v)
+    check("flash_attn_func", 4, q=q, k=k, v=v)
     left, right = window_of(window_size, causal, "flash_attn_func")
     with _repeating(deterministic):
         out, lse = _ops.flash_attention(
@@ -124,10 +128,10 @@ def flash_attn_varlen_func(
     left, right = window_of(window_size, causal, name)
     page = 0
     if block_table is not None:
-        _check(name, 4, k=k, v=v)
+        check(name, 4, k=k, v=v)
         page = k.shape[1]
         k, v = k.flatten(0, 1), v.flatten(0, 1)
-    _check(name, 3, q=q, k=k, v=v)
+    check(name, 3, q=q, k=k, v=v)
     out, lse = _ops.flash_attention(
         q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), dropout_p=dropout_p,
         scale=softmax_scale, left=left, right=right, bottom_right=True, softcap=softcap,

@@ -2,7 +2,7 @@
 
 from .. import _C, _ops
 from .._grad_mode import no_grad
-from .interface import window_of
+from .interface import check, window_of
 
 __all__ = ["flash_attn_with_kvcache"]
 
@@ -28,11 +28,49 @@ def _numbers(x, batch, device, name):
     """int32 [batch] of a number or a tensor."""
     if isinstance(x, int):
         return _ops.full((batch,), x, dtype=_ops.int32, device=device)
+    _check_indices(x, name)
     if x.dim() != 1 or x.shape[0] != batch:
         raise _C.ShapeError(
             f"{_NAME}: got {name} {list(x.shape)}; expected [{batch}], a number for each query's cache"
         )
     return x.to(_ops.int32)
+
+
+def _check_indices(x, name):
+    if not isinstance(x, _C.Tensor):
+        raise TypeError(
+            f"{_NAME}: got {name} of type {type(x).__name__}; expected a Tensor of int32"
+        )
+    if x.is_floating_point() or x.is_complex() or x.dtype == _ops.bool:
+        raise _C.DTypeError(f"{_NAME}: got {name} of dtype {x.dtype}; expected int32")
+
+
+def _check_range(x, low, high, name, what):
+    """Of numbers that lie on the host, as _ops.flash_attention: low and high are numbers or tensors."""
+    if x.device.type != "cpu" or _C._capturing() or _C._hidden_levels(x):
+        return
+    wrong = (x < low) | (x > high)
+    if wrong.any():
+        i = int(wrong.to(_ops.int32).argmax())
+        most = high if isinstance(high, int) else int(high[i])
+        raise _C.ValueError(
+            f"{_NAME}: got {name} {int(x[i])} for sequence {i}; expected {what}, from {low} to {most}"
+        )
+
+
+def _check_new(q, k_cache, v_cache, k, v, cos, sin):
+    check("flash_attn_with_kvcache", 4, k=k, v=v)
+    for name, new, cache in (("k", k, k_cache), ("v", v, v_cache)):
+        want = [q.shape[0], k.shape[1], *cache.shape[2:]]
+        if list(new.shape) != want:
+            raise _C.ShapeError(f"{_NAME}: got {name} {list(new.shape)}; expected {want}")
+    if cos is None:
+        return
+    if cos.dim() != 2 or cos.shape != sin.shape or 2 * cos.shape[1] > q.shape[3]:
+        raise _C.ShapeError(
+            f"{_NAME}: got rotary_cos {list(cos.shape)} and rotary_sin {list(sin.shape)} for heads of "
+            f"{q.shape[3]}; expected [positions, R / 2] for both, R at most {q.shape[3]}"
+        )
 
 
 def flash_attn_with_kvcache(
@@ -66,11 +104,7 @@ def flash_attn_with_kvcache(
     give it positions (else all of q by that of the first new key). Everything else is as in
     flash_attn_func; num_splits is accepted. With return_softmax_lse: (output, [B, H, L]).
     """
-    if q.dim() != 4 or k_cache.dim() != 4 or v_cache.dim() != 4:
-        raise _C.ShapeError(
-            f"{_NAME}: got q {list(q.shape)}, k_cache {list(k_cache.shape)} and v_cache "
-            f"{list(v_cache.shape)}; expected [batch, rows, heads, E] for each"
-        )
+    check("flash_attn_with_kvcache", 4, q=q, k_cache=k_cache, v_cache=v_cache)
     if (k is None) != (v is None):
         raise _C.ValueError(f"{_NAME}: got one of k and v; expected both or none; pass the other")
     if k is not None and cache_seqlens is None:
@@ -83,6 +117,15 @@ def flash_attn_with_kvcache(
         raise _C.ValueError(
             f"{_NAME}: got block_table with cache_batch_idx or cache_leftpad; expected it alone"
         )
+    if block_table is not None:
+        _check_indices(block_table, "block_table")
+        if block_table.dim() != 2 or block_table.shape[0] != q.shape[0]:
+            raise _C.ShapeError(
+                f"{_NAME}: got block_table {list(block_table.shape)} for {q.shape[0]} queries; expected "
+                "[batch, pages of one]"
+            )
+    if k is not None:
+        _check_new(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin)
     left, right = window_of(window_size, causal, "flash_attn_with_kvcache")
     batch, length = q.shape[:2]
     page = k_cache.shape[1]
@@ -94,9 +137,13 @@ def flash_attn_with_kvcache(
         which = _ops.arange(batch, dtype=_ops.int32, device=q.device)
         if cache_batch_idx is not None:
             which = _numbers(cache_batch_idx, batch, q.device, "cache_batch_idx")
+            rows = k_cache.shape[0] - 1
+            _check_range(which, 0, rows, "cache_batch_idx", "a row of the cache")
         used = there
         if k is not None:
             new = k.shape[1]
+            last = room - new
+            _check_range(there, 0, last, "cache_seqlens", f"room for {new} more")
             places = there.to(_ops.int64).unsqueeze(1) + _ops.arange(new, device=q.device)
             if rotary_cos is not None:
                 k = _rotated(k, places, rotary_cos, rotary_sin, rotary_interleaved)
@@ -114,6 +161,7 @@ def flash_attn_with_kvcache(
         starts = which * page
         if cache_leftpad is not None:
             pad = _numbers(cache_leftpad, batch, q.device, "cache_leftpad")
+            _check_range(pad, 0, used, "cache_leftpad", "at most what is used")
             starts, used = starts + pad, used - pad
         out, lse = _ops.flash_attention(
             q.flatten(0, 1).transpose(0, 1), k_cache.flatten(0, 1).transpose(0, 1),

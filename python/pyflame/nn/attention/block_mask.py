@@ -111,7 +111,17 @@ def or_masks(*mask_mods):
 
 
 def _pair(size):
-    return (size, size) if isinstance(size, int) else tuple(size)
+    pair = (size, size) if isinstance(size, int) else size
+    if not (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and all(isinstance(n, int) and n > 0 for n in pair)
+    ):
+        raise _C.ValueError(
+            f"pf.nn.attention.flex_attention: got BLOCK_SIZE {size!r}; expected a number from 1 on, or two "
+            "of them, for queries and keys"
+        )
+    return tuple(pair)
 
 
 def _ordered(dense):

@@ -71,9 +71,12 @@ def _check(query, key, value, score_mod, block_mask, enable_gqa):
         )
     heads = key.shape[1]
     if h != heads and (not enable_gqa or heads == 0 or h % heads):
+        expected = (
+            "a multiple of them" if enable_gqa else "as many, or with enable_gqa=True a multiple"
+        )
         raise _C.ShapeError(
-            f"{_NAME}: got {h} heads of query and {heads} of key; expected as many, or with "
-            "enable_gqa a multiple of them; pass enable_gqa=True"
+            f"{_NAME}: got {h} heads of query and {heads} of key; expected {expected}; check the number "
+            "of heads"
         )
     if score_mod is not None and not callable(score_mod):
         raise TypeError(f"{_NAME}: got score_mod {score_mod!r}; expected a function or None")
@@ -213,7 +216,13 @@ def _by_operations(query, key, value, score_mod, block_mask, scale):
         scores = ((q @ k.transpose(-1, -2)) * scale).flatten(1, 2)
         if score_mod is not None and 0 not in scores.shape:
             index = _ops.arange(first, end, device=query.device), rows.indices(columns)
+            shape = scores.shape
             scores = over_all(score_mod, scores, b, h, *index).to(wide)
+            if scores.shape != shape:
+                raise _C.ShapeError(
+                    f"{_NAME}: got {list(scores.shape[len(shape) :])} from score_mod for a score; expected "
+                    "one number, shape []"
+                )
         if block_mask is not None:
             scores = scores.masked_fill(~rows.allowed(first, end, columns), -math.inf)
         if scores.shape[-1] == 0:
@@ -230,8 +239,7 @@ def _by_operations(query, key, value, score_mod, block_mask, scale):
     outs = []
     # What went through vmap cannot be computed again under the levels of the first time.
     index = (_ops.arange(n, device=query.device) for n in (query.shape[2], key.shape[2]))
-    empty = 0 in (batch, heads, query.shape[2], key.shape[2])
-    again = score_mod is None or empty or is_pointwise(score_mod, wide, b, h, *index)
+    again = score_mod is None or not key.shape[2] or is_pointwise(score_mod, wide, b, h, *index)
     for first, end, columns in rows:
         if _C.is_grad_enabled() and again:
             outs.append(
@@ -239,8 +247,6 @@ def _by_operations(query, key, value, score_mod, block_mask, scale):
             )
         else:
             outs.append(part(query, key, value, first, end, columns))
-    if not outs:
-        return (*(query.new_zeros((batch, heads, 0, *d)) for d in ((value.shape[3],), (), ())),)
     return tuple(_ops.cat(parts, 2) for parts in zip(*outs))
 
 
@@ -272,6 +278,8 @@ def flex_attention(
     differentiable = _C.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     by_kernel = not wants.max_scores and not (wants.lse and differentiable)
     scored = None
+    if 0 in query.shape[:3]:  # nothing is asked of score_mod and block_mask
+        score_mod = block_mask = None
     if (
         score_mod is not None
         and by_kernel
@@ -283,9 +291,9 @@ def flex_attention(
             query, key, value, block_mask, scale, query.shape[1] != key.shape[1], scored
         )
         top = None
-    elif score_mod is None and by_kernel:
+    elif score_mod is None and (by_kernel or 0 in query.shape[:3]):
         out, lse = _by_kernel(query, key, value, block_mask, scale, query.shape[1] != key.shape[1])
-        top = None
+        top = lse  # asked for where both are empty
     else:
         out, lse, top = _by_operations(query, key, value, score_mod, block_mask, scale)
     if return_aux is not None:
