@@ -126,6 +126,15 @@ bool same(PyObject* now, PyObject* then) {
   return equal == 1;
 }
 
+PyObject* dict_of(PyTypeObject* of) {
+#if PY_VERSION_HEX >= 0x030c0000
+  const Obj d(PyType_GetDict(of));  // the class has it, too
+  return d.get();
+#else
+  return of->tp_dict;
+#endif
+}
+
 Py_ssize_t size_of(PyObject* o) {
   const Py_ssize_t n = PyDict_CheckExact(o) ? PyDict_GET_SIZE(o) : PyObject_Size(o);
   if (n < 0) throw PythonError();
@@ -184,6 +193,12 @@ void Surroundings::each(const Place& p, F&& f) {
       for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
       return;
+    case Sequence:
+      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i) {
+        const Obj now(check(PySequence_GetItem(p.owner, i)));
+        if (!f(nullptr, now.get(), i)) return;
+      }
+      return;
     case Entries: {
       PyObject *key = nullptr, *value = nullptr;
       for (Py_ssize_t at = 0, i = 0; i < kMost && PyDict_Next(p.owner, &at, &key, &value); ++i)
@@ -192,20 +207,26 @@ void Surroundings::each(const Place& p, F&& f) {
     }
     case Names:
     case Attributes:
-    case Cells:
+    case Slots:
+    case Cells: {
+      PyObject* d = p.owner;
+      if (PyType_Check(d)) d = dict_of(reinterpret_cast<PyTypeObject*>(d));
+      const bool dict = p.how != Slots && PyDict_Check(d);
       for (size_t i = 0; i < p.values.size(); ++i) {
         PyObject* key = p.values[i].key;
         const auto n = static_cast<Py_ssize_t>(i);
-        PyObject* now = p.how == Cells          ? PyCell_GET(PyTuple_GET_ITEM(p.owner, n))
-                        : PyDict_Check(p.owner) ? PyDict_GetItemWithError(p.owner, key)
-                                                : PyObject_GetItem(p.owner, key);
-        if (!now && PyErr_Occurred() && PyDict_Check(p.owner)) throw PythonError();
-        if (p.how != Cells && !PyDict_Check(p.owner)) {  // the mapping has it, too
+        PyObject* now = p.how == Cells   ? PyCell_GET(PyTuple_GET_ITEM(p.owner, n))
+                        : dict           ? PyDict_GetItemWithError(d, key)
+                        : p.how == Slots ? PyObject_GetAttr(p.owner, key)
+                                         : PyObject_GetItem(p.owner, key);
+        if (!now && dict && PyErr_Occurred()) throw PythonError();
+        if (p.how != Cells && !dict) {  // the owner has it, too
           PyErr_Clear();
           Py_XDECREF(now);
         }
         if (!f(key, now, n)) return;
       }
+    }
   }
 }
 
@@ -221,6 +242,8 @@ void Surroundings::add(nb::list of) {
                        : how == "cells"      ? Cells
                        : how == "elements"   ? Bytes
                        : how == "objects"    ? Objects
+                       : how == "slots"      ? Slots
+                       : how == "sequence"   ? Sequence
                                              : Size,
                        nb::object(t[1]).release().ptr(),
                        0,
@@ -228,20 +251,20 @@ void Surroundings::add(nb::list of) {
                        {}});
     Place& p = places_.back();
     const nb::object keys = nb::borrow(t[2]);
-    if (p.how == Names || p.how == Attributes || p.how == Cells)
+    if (p.how == Names || p.how == Attributes || p.how == Slots || p.how == Cells)
       for (nb::handle key : keys) p.values.push_back({key.inc_ref().ptr(), nullptr, false});
     if (p.how == Bytes || p.how == Objects) {
       p.elements = std::make_unique<Elements>(
           p.owner, p.how == Bytes ? nb::cast<Py_ssize_t>(keys) : Py_ssize_t{-1});
       if (p.how == Bytes && p.elements->holds_objects())  // so that none comes to another's place
         p.values.push_back({nullptr, check(PyObject_CallMethod(p.owner, "copy", nullptr)), true});
-    } else if (p.how != Names && p.how != Cells) {
+    } else if (p.sized()) {
       p.size = size_of(p.owner);
     }
     if (p.how == Size && PyFrozenSet_CheckExact(keys.ptr()))
       p.values.push_back({nullptr, keys.inc_ref().ptr(), true});
     each(p, [&](PyObject* key, PyObject* now, Py_ssize_t i) {
-      if (p.how == Items || p.how == Entries || p.how == Objects)
+      if (p.how == Items || p.how == Sequence || p.how == Entries || p.how == Objects)
         p.values.push_back({Py_XNewRef(key), nullptr, false});
       Value& v = p.values[static_cast<size_t>(i)];
       v.then = now;
@@ -259,7 +282,7 @@ Surroundings::Change Surroundings::changed() const {
     const auto place = static_cast<Py_ssize_t>(n);
     if (p.elements) {
       if (!p.elements->are_those_of(p.owner)) return {place, nullptr};
-    } else if (p.how != Names && p.how != Cells && size_of(p.owner) != p.size) {
+    } else if (p.sized() && size_of(p.owner) != p.size) {
       return {place, nullptr};
     }
     if (p.how == Size && !p.values.empty()) {

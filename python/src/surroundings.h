@@ -32,11 +32,12 @@ class Elements {
 // an array.
 class Surroundings {
  public:
-  // `of`: a list of (how, container, keys). "items": a list or a tuple. "entries": a dict.
-  // "attributes": of a dict, these keys, and how many there are. "names": these keys alone, of any
-  // mapping. "cells": a closure, whose variables these are. "size": a set; where a frozenset is
-  // given for keys, those are in it. "elements": an array, of which at most `keys` bytes are looked
-  // at. "objects": an array of objects.
+  // `of`: a list of (how, container, keys). "items": a list or a tuple. "sequence": any other.
+  // "entries": a dict. "attributes": of a mapping, these keys, and how many there are. "names":
+  // these keys alone, of any mapping or class. "slots": of an object, these attributes. "cells": a
+  // closure, whose variables these are. "size": a set; where a frozenset is given for keys, those
+  // are in it. "elements": an array, of which at most `keys` bytes are looked at. "objects": an
+  // array of objects.
   explicit Surroundings(nb::list of) { add(std::move(of)); }
   void add(nb::list of);
   Surroundings(const Surroundings&) = delete;
@@ -55,7 +56,18 @@ class Surroundings {
   void clear();
 
  private:
-  enum How : uint8_t { Items, Entries, Attributes, Names, Cells, Size, Bytes, Objects };
+  enum How : uint8_t {
+    Items,
+    Sequence,
+    Entries,
+    Attributes,
+    Names,
+    Slots,
+    Cells,
+    Size,
+    Bytes,
+    Objects
+  };
   struct Value {
     PyObject *key, *then;  // a tensor is not owned: it may end
     bool owned;
@@ -66,6 +78,7 @@ class Surroundings {
     Py_ssize_t size;
     std::vector<Value> values;
     std::unique_ptr<Elements> elements;
+    bool sized() const { return how != Names && how != Slots && how != Cells; }
   };
   template <class F>
   static void each(const Place& p, F&& f);

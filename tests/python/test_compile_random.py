@@ -120,7 +120,11 @@ def check(steps, results, change, **how):
     return compiled
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=settings.default.max_examples * 6 // 10,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(steps, st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(0, 511))
 def test_random_programs(steps, results, change):
     compiled = check(steps, results, change)

@@ -152,7 +152,9 @@ def test_modes_and_apply():
 def test_zero_grad():
     net = Net()
     net(pf.randn(2, 4)).sum().backward()
+    gradient = net.first.weight.grad
     net.zero_grad(set_to_none=False)
+    assert net.first.weight.grad is gradient
     assert (net.first.weight.grad == 0).all()
     net.zero_grad()
     assert all(p.grad is None for p in net.parameters())

@@ -176,8 +176,12 @@ def test_zero_grad_and_closure():
     with pf.no_grad():
         assert optimizer.step(closure).item() == 2
     assert p.tolist() == [0.0, 0.0]
+    gradient = p.grad
     optimizer.zero_grad(set_to_none=False)
-    assert p.grad.tolist() == [0.0, 0.0]
+    assert p.grad is gradient and p.grad.tolist() == [0.0, 0.0]
+    (p * p * p).sum().backward(create_graph=True)
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad.grad_fn is None and not p.grad.requires_grad
     optimizer.zero_grad()
     assert p.grad is None
     optimizer.step()  # nothing to do

@@ -1,5 +1,6 @@
 """What a captured step depends on, and how changes of it are noticed."""
 
+import collections
 import functools
 import itertools
 import sys
@@ -22,6 +23,8 @@ _ALL, _ALL_OF_STRIDED = (
     1 << 16,
     1 << 12,
 )  # bytes of an array; of a larger one, some elements are seen
+_DEEP = 6  # containers and objects within each other
+_HEAP_TYPE = 1 << 9  # of a class's __flags__: it was made while the program runs
 VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
 _KEPT = (Tensor, Parameter, Buffer)  # other subclasses have operations of their own
 _FOLLOWED = (
@@ -137,11 +140,17 @@ class State:
         self._ignored = ignored
         self._seen = set()
         self._whole = set()  # ids of arrays of which everything is looked at
+        self._used = {
+            "forward",
+            "__call__",
+        }  # names that the functions have, of attributes and globals
+        self._classes = {}  # of objects that were found: {class: names of it that are looked at}
         self._look(function, "", 0)
         for value in objects:
             self._look(value, type(value).__name__, 0)
+        self._look_at_classes()
         self.places = _C._Surroundings(self._places)
-        del self._seen, self._places
+        del self._seen, self._places, self._used, self._classes
 
     def add_copied(self, arrays):
         """Those that the step makes tensors of are looked at as a whole, if others may write to them: it
@@ -204,6 +213,7 @@ class State:
         if function.__kwdefaults__:
             self._keep_entries(name, function.__kwdefaults__, depth)
         names = _names_in(code)
+        self._used.update(names)
         self._keep_names(name, scope, names, depth)
         for n in names:  # what a module or a class that is named there holds, if it is a value
             space = scope.get(n)
@@ -216,8 +226,26 @@ class State:
         if names:
             self._keep(name, "names", scope, tuple(names), [(n, scope[n]) for n in names], depth)
 
+    def _look_at_classes(self):
+        """What objects have by their classes, and what the methods use that are called by some name."""
+        known = None
+        while known != (known := (len(self._used), len(self._classes))):
+            for kind, kept in list(self._classes.items()):
+                d = vars(kind)
+                found = (n for k in kind.__mro__ if k in self._classes for n in vars(k))
+                new = dict.fromkeys(n for n in found if n in self._used and n not in kept)
+                kept.update(new)  # those that a base has may come to be here
+                if new:
+                    pairs = [(n, _within(d[n])) for n in new if n in d]
+                    self._keep(kind.__qualname__, "names", kind, tuple(new), pairs, 0)
+
+    def _class_of(self, value):
+        for kind in type(value).__mro__:
+            if kind not in self._classes and not _is_ours(kind.__module__) and not _is_fixed(kind):
+                self._classes[kind] = set()
+
     def _look(self, value, name, depth):
-        if id(value) in self._seen or depth > 4 or len(self._places) > 10000:
+        if id(value) in self._seen or depth > _DEEP or len(self._places) > 10000:
             return
         self._seen.add(id(value))
         kind = type(value)
@@ -229,6 +257,12 @@ class State:
             )
         elif isinstance(value, dict):
             self._keep_entries(name or kind.__name__, value, depth)
+        elif isinstance(value, types.MappingProxyType):
+            pairs = list(itertools.islice(value.items(), 1000))
+            self._keep(name, "attributes", value, tuple(k for k, _ in pairs), pairs, depth)
+        elif isinstance(value, collections.deque):
+            few = list(enumerate(itertools.islice(value, 1000)))
+            self._keep(name or kind.__name__, "sequence", value, (), few, depth)
         elif isinstance(value, set):
             whole = frozenset(value) if len(value) <= 1000 and _all_plain(value) else ()
             self._keep(name or kind.__name__, "size", value, whole, (), depth)
@@ -241,10 +275,13 @@ class State:
         elif isinstance(value, types.FunctionType):
             if not _is_ours(value.__module__):
                 self._keep_variables(value.__qualname__, value, depth)
+                if value.__dict__:
+                    self._keep_entries(value.__qualname__, value.__dict__, depth)
         elif isinstance(value, Module):
             modules = list(value.modules())
             self._seen.update(map(id, modules))
             for number, module in enumerate(modules):
+                self._class_of(module)
                 label = type(module).__name__ + (f" {number}" if number else "")
                 self._keep_entries(label, module.__dict__, depth, _OWN)
                 if module._modules:
@@ -252,8 +289,18 @@ class State:
         elif not _is_ours(kind.__module__):
             if (most := _elements(value)) is not None:
                 self._keep_elements(name or kind.__name__, value, most, depth)
-            if hasattr(value, "__dict__"):
-                self._keep_entries(kind.__name__, vars(value), depth + 1)
+            self._keep_attributes(value, depth)
+        if isinstance(value, (list, tuple, dict, set)) and hasattr(value, "__dict__"):
+            self._keep_attributes(value, depth)
+
+    def _keep_attributes(self, value, depth):
+        self._class_of(value)
+        if hasattr(value, "__dict__"):
+            self._keep_entries(type(value).__name__, vars(value), depth)
+        slots = [n for k in type(value).__mro__ for n in _slots_of(k) if hasattr(value, n)]
+        if slots:
+            pairs = [(n, getattr(value, n)) for n in slots]
+            self._keep(type(value).__name__, "slots", value, tuple(slots), pairs, depth)
 
     def _keep_elements(self, name, array, most, depth):
         if getattr(getattr(array, "dtype", None), "char", "") == "O":
@@ -273,11 +320,8 @@ def _elements(value):
         return value.nbytes if isinstance(value, numpy.void) else None
     try:
         memory = memoryview(value)
-        return (
-            memory.nbytes
-            if memory.nbytes <= (_ALL if memory.contiguous else _ALL_OF_STRIDED)
-            else 0
-        )
+        n = memory.nbytes
+        return n if n <= (_ALL if memory.contiguous else _ALL_OF_STRIDED) else 0
     except TypeError:
         return None
     except (BufferError, ValueError):  # a dtype that others do not know
@@ -290,6 +334,31 @@ def _is_value(v):
 
 def _all_plain(values):
     return all(type(v) in PLAIN for v in values)
+
+
+def _slots_of(kind):
+    """Names of its `__slots__`, if the class is written in Python."""
+    d = vars(kind)
+    if "__slots__" not in d:
+        return []
+    return [n for n, v in d.items() if isinstance(v, types.MemberDescriptorType)]
+
+
+def _within(attribute):
+    """The function that an attribute of a class calls, or the attribute."""
+    if isinstance(attribute, (staticmethod, classmethod)):
+        return attribute.__func__
+    return attribute.fget if isinstance(attribute, property) else attribute
+
+
+def _is_fixed(kind):
+    """Of the language, its library or an extension: not written to."""
+    home = kind.__module__
+    return (
+        not kind.__flags__ & _HEAP_TYPE
+        or not isinstance(home, str)
+        or home.partition(".")[0] in sys.stdlib_module_names
+    )
 
 
 def _home(space):

@@ -445,7 +445,10 @@ class Module(_WithState):
             if set_to_none:
                 p.grad = None
             else:
-                p.grad = p.grad.detach()
+                if (
+                    p.grad.requires_grad
+                ):  # else it stays the same tensor, as a captured step wants it
+                    p.grad = p.grad.detach()
                 p.grad.zero_()
 
     def apply(self, fn):

@@ -194,7 +194,10 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    p.grad = p.grad.detach()
+                    if (
+                        p.grad.requires_grad
+                    ):  # else it stays the same tensor, as a captured step wants it
+                        p.grad = p.grad.detach()
                     p.grad.zero_()
 
     @_with_hooks
