@@ -245,6 +245,31 @@ def test_numbers_out_of_range(what):
         assert "out of bounds" in str(e) or "expected" in str(e)
 
 
+def test_a_cache_that_is_full_at_a_captured_call():
+    """The write that has no room says so, and the next call goes on."""
+    cache, q = pf.randn(2, 8, 2, 8), pf.randn(2, 1, 2, 8)
+    lengths = pf.tensor([3, 7], dtype=pf.int32)
+
+    def step(q, k):
+        return fa.flash_attn_with_kvcache(q, cache, cache, k, k, cache_seqlens=lengths)
+
+    c = pf.compile(step, **CAPTURED)
+    with pf.no_grad():
+        for n in range(6):
+            k = pf.full((2, 1, 2, 8), float(n))
+            got = c(q, k)
+            assert pf.equal(got, step(q, k))
+        assert calls(c)[0] == 3, c.report()
+        before = cache.clone()
+        lengths[1] = 8
+        with pytest.raises(pf.IndexError, match="index 8 is out of bounds for a size of 8"):
+            c(q, k * 5)
+            pf.synchronize()
+        lengths[1] = 7
+        cache.copy_(before)
+        assert pf.equal(c(q, k), step(q, k)) and calls(c)[0] >= 4
+
+
 def test_numbers_of_another_device():
     """An index that somebody put on another device is no index here."""
     here = pf.zeros(1).device.type  # by name: what was given none goes where the others are
