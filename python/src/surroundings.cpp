@@ -184,7 +184,7 @@ void Surroundings::each(const Place& p, F&& f) {
       if (!a || std::strcmp(a.format(), "O") != 0) return;
       for (Py_ssize_t i = 0; i < std::min(a.count(), kMost); ++i) {
         PyObject* now = nullptr;
-        std::memcpy(&now, a.at(i), sizeof now);
+        std::memcpy(&now, a.at(i), sizeof(void*));
         if (!f(nullptr, now, i)) return;
       }
       return;

@@ -3,6 +3,7 @@ have the bits of Python's run: losses, gradients, parameters, statistics, states
 
 import contextlib
 
+import numpy as np
 import pytest
 from captured_steps import CAPTURED
 from hypothesis import HealthCheck, given, settings
@@ -110,6 +111,7 @@ CLIPS = {
 CHANGES = [
     "nothing", "nothing", "nothing", "rows", "rows", "eval", "train", "rate", "freeze", "thaw", "weights",
     "loaded", "seed", "no gradients", "state", "parameter", "layer's training", "number",
+    "array", "method", "layer", "hook", "decay",
 ]  # fmt: skip
 
 
@@ -124,6 +126,7 @@ class Trainer:
         schedule = SCHEDULES[drawn["schedule"]]
         self.schedule = schedule(self.optimizer) if schedule else None
         self.scale, self.rows = 1.0, 5
+        self.array, self.handle = np.ones(3, np.float32), None
         if drawn["whole"] == "step":
             self.run = wrap(self.step)
         else:
@@ -141,7 +144,7 @@ class Trainer:
                 out = self.called(x)
             else:
                 out = self.model(x)
-            return F.cross_entropy(out.float() * self.scale, y)
+            return F.cross_entropy(out.float() * self.scale * float(self.array[1]), y)
 
     def step(self, x, y):
         loss_of = self.called if self.how["whole"] == "loss" else self.loss
@@ -194,6 +197,19 @@ class Trainer:
             self.head.bias.data = self.head.bias.detach() + 0.1
         elif what == "number":
             self.scale = 0.5 + number % 2
+        elif what == "array":
+            self.array[number % 3] = 0.5 + number
+        elif what == "method":
+            self.loss = lambda x, y: Trainer.loss(self, x, y) * (1 + number)
+        elif what == "layer":
+            self.model[1] = nn.Tanh() if number % 2 else nn.Linear(N, N)
+        elif what == "hook" and self.handle is None:
+            self.handle = first.register_forward_hook(lambda m, args, out: out * 1.5)
+        elif what == "hook":
+            self.handle = self.handle.remove()
+        elif what == "decay":
+            for group in self.optimizer.param_groups:
+                group["weight_decay"] = 0.01 * number
 
     def all(self):
         found = [*self.model.parameters(), *self.model.buffers()]

@@ -123,7 +123,7 @@ def cases():
     yield "namespaces", Case(lambda: space.v.w, lambda n: setattr(space.v, "w", n))
 
 
-@pytest.mark.parametrize("what, case", cases(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize("what, case", list(cases()), ids=lambda v: v if isinstance(v, str) else "")
 def test_containers_and_objects(what, case):
     check(lambda x: x * case.read(), case.change)
 
