@@ -19,10 +19,8 @@ Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
 PLAIN = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device, _C.Size, slice)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_ALL, _ALL_OF_STRIDED = (
-    1 << 16,
-    1 << 12,
-)  # bytes of an array; of a larger one, some elements are seen
+# Bytes of an array of which everything is looked at; of a larger one, some elements.
+_ALL, _ALL_OF_STRIDED = 1 << 16, 1 << 12
 _DEEP = 6  # containers and objects within each other
 _HEAP_TYPE = 1 << 9  # of a class's __flags__: it was made while the program runs
 VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
@@ -140,10 +138,8 @@ class State:
         self._ignored = ignored
         self._seen = set()
         self._whole = set()  # ids of arrays of which everything is looked at
-        self._used = {
-            "forward",
-            "__call__",
-        }  # names that the functions have, of attributes and globals
+        # Names that the functions have, of attributes and globals.
+        self._used = {"forward", "__call__"}
         self._classes = {}  # of objects that were found: {class: names of it that are looked at}
         self._look(function, "", 0)
         for value in objects:

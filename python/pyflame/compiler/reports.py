@@ -72,7 +72,11 @@ def _passes(v):
     yield (
         f"{fates.count('dead')} launches dropped that nobody reads, {fates.count('equal')} that another "
         f"makes; {fates.count('constant')} run when their tensors have changed"
-        + (f", {outcome['copied']} of them casts that an optimizer makes" if outcome["copied"] else "")
+        + (
+            f", {outcome['copied']} of them casts that an optimizer makes"
+            if outcome["copied"]
+            else ""
+        )
     )
     arena, held, pool = (outcome[k] for k in ("arena_bytes", "held_bytes", "pool_bytes"))
     if not arena:

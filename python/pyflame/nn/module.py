@@ -445,9 +445,8 @@ class Module(_WithState):
             if set_to_none:
                 p.grad = None
             else:
-                if (
-                    p.grad.requires_grad
-                ):  # else it stays the same tensor, as a captured step wants it
+                # Else it stays the same tensor, as a captured step wants it.
+                if p.grad.requires_grad:
                     p.grad = p.grad.detach()
                 p.grad.zero_()
 

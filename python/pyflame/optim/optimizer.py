@@ -194,9 +194,8 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    if (
-                        p.grad.requires_grad
-                    ):  # else it stays the same tensor, as a captured step wants it
+                    # Else it stays the same tensor, as a captured step wants it.
+                    if p.grad.requires_grad:
                         p.grad = p.grad.detach()
                     p.grad.zero_()
 
