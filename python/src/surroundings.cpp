@@ -8,20 +8,20 @@ namespace pyflame::python {
 
 namespace {
 
-constexpr Py_ssize_t kMost = 1000;  // values that are looked at of one container
-
-// Numbers, texts and the like, of which two objects may be the same value.
-bool plain(PyObject* o) {
-  const PyTypeObject* t = Py_TYPE(o);
-  for (const PyTypeObject* of : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type, &PyComplex_Type,
-                                 &PyBytes_Type, &PySlice_Type})
-    if (t == of) return true;
-  return t == DTypeType || t == DeviceType_ || t == SizeType;
+Py_ssize_t size_of(PyObject* o) {
+  const Py_ssize_t n = PyDict_CheckExact(o) ? PyDict_GET_SIZE(o) : PyObject_Size(o);
+  if (n < 0) throw PythonError();
+  return n;
 }
 
-bool same(PyObject* now, PyObject* then) {
+}  // namespace
+
+bool Surroundings::same(PyObject* now, PyObject* then) const {
   if (now == then) return true;
-  if (!now || !then || Py_TYPE(now) != Py_TYPE(then) || !plain(now)) return false;
+  if (!now || !then || Py_TYPE(now) != Py_TYPE(then)) return false;
+  if (std::none_of(plain_.begin(), plain_.end(),
+                   [now](nb::handle kind) { return kind.is(now->ob_type); }))
+    return false;
   if (PyFloat_CheckExact(now)) {  // 0.0 is not -0.0, and a NaN is one
     const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(then);
     return std::memcmp(&a, &b, sizeof a) == 0;
@@ -31,27 +31,19 @@ bool same(PyObject* now, PyObject* then) {
   return equal == 1;
 }
 
-Py_ssize_t size_of(PyObject* o) {
-  const Py_ssize_t n = PyDict_CheckExact(o) ? PyDict_GET_SIZE(o) : PyObject_Size(o);
-  if (n < 0) throw PythonError();
-  return n;
-}
-
-}  // namespace
-
 // f(key, value now, number) until it says false; of what is no longer there the value is null.
 template <class F>
-void Surroundings::each(const Place& p, F&& f) {
+void Surroundings::each(const Place& p, F&& f) const {
   switch (p.how) {
     case Size:
       return;
     case Items:
-      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i)
+      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), most_); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
       return;
     case Entries: {
       PyObject *key = nullptr, *value = nullptr;
-      for (Py_ssize_t at = 0, i = 0; i < kMost && PyDict_Next(p.owner, &at, &key, &value); ++i)
+      for (Py_ssize_t at = 0, i = 0; i < most_ && PyDict_Next(p.owner, &at, &key, &value); ++i)
         if (!f(key, value, i)) return;
       return;
     }
@@ -74,7 +66,8 @@ void Surroundings::each(const Place& p, F&& f) {
   }
 }
 
-Surroundings::Surroundings(nb::list of) {
+Surroundings::Surroundings(nb::list of, nb::tuple plain, Py_ssize_t most)
+    : plain_(std::move(plain)), most_(most) {
   places_.reserve(of.size());
   for (nb::handle entry : of) {
     const nb::tuple t = nb::borrow<nb::tuple>(entry);
@@ -156,7 +149,7 @@ void init_surroundings(nb::module_& m) {
        })},
       {0, nullptr}};
   nb::class_<Surroundings>(m, "_Surroundings", nb::type_slots(slots))
-      .def(nb::init<nb::list>())
+      .def(nb::init<nb::list, nb::tuple, Py_ssize_t>())
       .def("changed", [](const Surroundings& s) -> nb::object {
         const Surroundings::Change c = s.changed();
         if (c.place < 0) return nb::none();

@@ -13,8 +13,10 @@ class Surroundings {
  public:
   // `of`: a list of (how, container, keys). "items": a list or a tuple. "entries": a dict.
   // "attributes": of a dict, these keys, and how many there are. "names": these keys alone, of any
-  // mapping. "cells": a closure, whose variables these are. "size": a set.
-  explicit Surroundings(nb::list of);
+  // mapping. "cells": a closure, whose variables these are. "size": a set. `plain`: classes of
+  // numbers, texts and the like, of which two objects may be the same value. `most`: values that
+  // are looked at of one container.
+  Surroundings(nb::list of, nb::tuple plain, Py_ssize_t most);
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
   ~Surroundings() { clear(); }
@@ -23,8 +25,8 @@ class Surroundings {
     Py_ssize_t place = -1;    // number of the container; -1: all is as it was
     PyObject* key = nullptr;  // none where the container has more or less in it
   };
-  // A tensor, a list or any other object is as it was while it is the same one; numbers, texts and
-  // the like while they are equal.
+  // A tensor, a list or any other object is as it was while it is the same one; what is plain while
+  // it is equal.
   Change changed() const;
 
   int traverse(visitproc visit, void* arg) const;
@@ -42,9 +44,12 @@ class Surroundings {
     Py_ssize_t size;
     std::vector<Value> values;
   };
+  bool same(PyObject* now, PyObject* then) const;
   template <class F>
-  static void each(const Place& p, F&& f);
+  void each(const Place& p, F&& f) const;
   std::vector<Place> places_;
+  nb::tuple plain_;
+  Py_ssize_t most_;
 };
 
 // Whether hooks are to see the gradient of a leaf.
