@@ -56,3 +56,12 @@ def GPT(torch, layers, width, heads, context, vocabulary=256, tied=False):
             return self.head(self.norm(x))
 
     return Model()
+
+
+def decay_groups(model):
+    """Parameters as an optimizer takes them: matrices decay, biases and norms do not."""
+    parameters = list(model.parameters())
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]

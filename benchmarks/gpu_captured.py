@@ -2,7 +2,8 @@
 as a CUDA graph with fused, capturable optimizers, or its loss and gradients by torch.compile. Each call has another
 batch, which PyTorch copies into the graph's inputs."""
 
-from benchmarks.gpu_case import HALF, PART, SMALL, case
+from benchmarks.gpu_case import PART, SMALL, case
+from benchmarks.gpu_steps import PICTURES, SIDE
 
 
 def captured(torch, device, step, batches, **options):
@@ -105,16 +106,10 @@ SIZES = {"124M": (12 // PART or 1, 768 // PART, 12), "1558M": (48, 1600, 25)}
 
 
 def gpt2_step(torch, device, sequences, compiled=None, size="124M", **options):
-    from benchmarks.gpt import GPT
+    from benchmarks.gpt import GPT, decay_groups
 
     model = GPT(torch, *SIZES[size], LENGTH, 50304 // PART, tied=True).to(device)
-    decayed = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [
-        {"params": decayed, "weight_decay": 0.1},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    optimizer = adam(torch, device, "AdamW", groups, lr=6e-4, betas=(0.9, 0.95))
+    optimizer = adam(torch, device, "AdamW", decay_groups(model), lr=6e-4, betas=(0.9, 0.95))
     kind = "cpu" if device == "cpu" else "cuda"
 
     def loss_of(x, y):
@@ -163,32 +158,13 @@ if not SMALL:
     gpt2_case("captured_gpt2_xl_step", 16, 56e3, size="1558M", memory=60 << 30)
 
 
-PICTURES, SIDE = 256 // PART, 224 // HALF
-
-
 @case("captured", f"ResNet-50, {PICTURES} pictures of {SIDE}², bf16 autocast, channels-last, training step",
       bar_seconds=256 / 7200, compiles=True, memory=True)  # fmt: skip
 def captured_resnet50_step(torch, device, compiled=None):
-    from benchmarks.resnet import ResNet, laid
+    from benchmarks.resnet import training
 
-    model = ResNet(torch, 50).to(device)
-    model, x = laid(torch, True, model, torch.randn(PICTURES, 3, SIDE, SIDE, device=device))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
-    kind = "cpu" if device == "cpu" else "cuda"
-
-    def loss_of(x, y):
-        return torch.nn.functional.cross_entropy(model(x), y)
-
-    if compiled:
-        loss_of = compiled(loss_of)
-
-    def step(x, y):
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device_type=kind, dtype=torch.bfloat16, cache_enabled=kind == "cpu"):
-            loss = loss_of(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
+    step, x = training(
+        torch, 50, PICTURES, SIDE, device, True, True, compiled, cache_enabled=device == "cpu"
+    )
     batches = [(x, torch.randint(0, 1000, (PICTURES,), device=device)) for _ in range(2)]
     return captured(torch, device, step, batches, **({"graph": False} if compiled else {}))

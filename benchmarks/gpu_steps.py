@@ -84,19 +84,13 @@ def gpt2_training(
     torch, device, layers, width, heads, sequences, budget=None, dtype=None, **options
 ):
     """`budget`: bytes, beyond which what is cheap to make again is not kept; PyFlame's alone."""
-    from benchmarks.gpt import GPT
+    from benchmarks.gpt import GPT, decay_groups
 
     model = GPT(torch, layers, width, heads, 1024, 50304, tied=True).to(device)
     if dtype:
         model = model.to(getattr(torch, dtype))
-    decayed = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [
-        {"params": decayed, "weight_decay": 0.1},
-        {"params": others, "weight_decay": 0.0},
-    ]
     optimizer = torch.optim.AdamW(
-        groups, lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu", **options
+        decay_groups(model), lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu", **options
     )
     x, y = (torch.randint(0, 50257, (sequences, 1024), device=device) for _ in range(2))
     region = contextlib.nullcontext()

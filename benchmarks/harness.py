@@ -196,6 +196,11 @@ def time_text(seconds):
     return f"{seconds * 1e9:.3g} ns"
 
 
+def line_below(what, seconds, ours, width=52):
+    """A line of the table below a case's own: what else took how long, beside our seconds."""
+    return f"\n{'    ' + what:<{width}}  {'':>9}  {time_text(seconds):>9}  {seconds / ours:>6.2f}x"
+
+
 def row(result, ours="pyflame", theirs="torch"):
     """One line of the table."""
     a, b = result["sides"].get(ours, {}), result["sides"].get(theirs, {})
@@ -231,9 +236,7 @@ def row(result, ours="pyflame", theirs="torch"):
         line += f"\n{label:<52}  {'':>9}  {time_text(alone):>9}  {fraction:>6.0%} {bar}".rstrip()
     c = result["sides"].get(theirs + "-compiled", {})
     if "seconds" in c and "seconds" in a:
-        ratio = c["seconds"] / a["seconds"]
-        label = f"    {theirs}.compile"
-        line += f"\n{label:<52}  {'':>9}  {time_text(c['seconds']):>9}  {ratio:>6.2f}x"
+        line += line_below(f"{theirs}.compile", c["seconds"], a["seconds"])
     elif "error" in c:
         line += f"\n    {theirs}.compile: {c['error']}"
     if "error" in a:

@@ -66,7 +66,7 @@ class Side:
     def __init__(self, args):
         import numpy as np
 
-        from benchmarks.gpt import GPT
+        from benchmarks.gpt import GPT, decay_groups
         from benchmarks.gpt_vs_torch import text_of
 
         self.args, self.done = args, 0
@@ -88,12 +88,7 @@ class Side:
         self.model = self.model.to(self.device)
         if args.side == REFERENCE:
             self.model = self.model.double()
-        parameters = list(self.model.parameters())
-        groups = [
-            {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
-            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95))
+        self.optimizer = torch.optim.AdamW(decay_groups(self.model), lr=args.lr, betas=(0.9, 0.95))
         autocast = {"device_type": "cuda" if gpu else "cpu", "dtype": torch.bfloat16}
         autocast["enabled"] = not args.float32 and args.side != REFERENCE
         self.precision = lambda: torch.autocast(**autocast)

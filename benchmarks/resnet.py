@@ -70,21 +70,43 @@ def laid(torch, channels_last, *given):
     return [t.to(memory_format=torch.channels_last) for t in given]
 
 
-def training_step(torch, depth, batch, size, device, autocast, channels_last):
-    """One step of SGD with momentum on random pictures."""
+def training(torch, depth, batch, size, device, autocast, channels_last, compiled=None, **casts):
+    """(a step of SGD with momentum on pictures and their classes, random pictures); `compiled` makes
+    the loss quicker, `casts`: further options of autocast."""
     model = ResNet(torch, depth).to(device)
     x = torch.randn(batch, 3, size, size, device=device)
     model, x = laid(torch, channels_last, model, x)
-    y = torch.randint(0, 1000, (batch,), device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    kind = "cpu" if device == "cpu" else "cuda"
+    casts |= {
+        "device_type": "cpu" if device == "cpu" else "cuda",
+        "dtype": torch.bfloat16,
+        "enabled": autocast,
+    }
 
-    def run():
-        with torch.autocast(device_type=kind, dtype=torch.bfloat16, enabled=autocast):
-            loss = torch.nn.functional.cross_entropy(model(x), y)
+    def loss_of(x, y):
+        return torch.nn.functional.cross_entropy(model(x), y)
+
+    if compiled:
+        loss_of = compiled(loss_of)
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(**casts):
+            loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step, x
+
+
+def training_step(torch, depth, batch, size, device, autocast, channels_last):
+    """One step on the same pictures each time."""
+    step, x = training(torch, depth, batch, size, device, autocast, channels_last)
+    y = torch.randint(0, 1000, (batch,), device=device)
+
+    def run():
+        step(x, y)
 
     return run
 

@@ -121,8 +121,7 @@ def row(result):
     cells += [f"{text} {'met' if met else 'MISSED'}" for text, met in bars]
     line = "  ".join(cells).rstrip()
     if "seconds" in compiled and "seconds" in ours:
-        t = compiled["seconds"]
-        line += f"\n{'    torch.compile':<56}  {'':>9}  {harness.time_text(t):>9}  {t / ours['seconds']:>6.2f}x"
+        line += harness.line_below("torch.compile", compiled["seconds"], ours["seconds"], 56)
         if "peak" in compiled:
             line += f"  {compiled['peak'] / 2**30:.2f} GiB  {compiled['first']:.2f} s"
     for module in SIDES:

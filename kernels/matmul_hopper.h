@@ -309,8 +309,8 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], const pf_tile_bias& 
 }
 
 #if ASIDE
-// ---- results that a group of warps of its own finishes, while the others multiply the next tile
-// --
+// ---- results beside products --------------------------------------------------------------------
+// A group of warps of its own finishes them, while the others multiply the next tile.
 enum {
   WIDE_CHUNKS = TILE_N / OUT_CHUNK,
   ROW_CHUNKS = 128 % WIDE_CHUNKS == 0 ? WIDE_CHUNKS : 8,  // that neighbouring threads take

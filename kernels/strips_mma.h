@@ -5,7 +5,8 @@
 #define PF_STEP_ENDS() (void)0
 #define PF_FEW_REGISTERS 0
 
-// ---- tiles: fetch begins, land makes sure that they lie in shared memory after the next barrier -
+// ---- tiles --------------------------------------------------------------------------------------
+// fetch() begins, land() makes sure that they lie in shared memory after the next barrier.
 // How much of chunk c of a row there is.
 PF_DEVICE int pf_chunk_bytes(const pf_lines& m, int c) {
   const int n = m.cols - c * 8;

@@ -2,7 +2,8 @@
 #ifndef PF_STRIPS_UNITS_H
 #define PF_STRIPS_UNITS_H
 
-// ---- tiles: fetch begins, land makes sure that they lie in shared memory after the next barrier -
+// ---- tiles --------------------------------------------------------------------------------------
+// fetch() begins, land() makes sure that they lie in shared memory after the next barrier.
 enum { PF_FETCH_STAGES = 1 };
 template <int ROWS, int D, int THREADS>
 struct pf_fill {

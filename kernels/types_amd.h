@@ -113,8 +113,8 @@ PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b) {
 #endif
 }
 
-// ---- memory: BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed
-// again soon.
+// ---- memory -------------------------------------------------------------------------------------
+// BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed again soon.
 // The same memory is seen through several of these types.
 typedef pf_u32 __attribute__((vector_size(16), may_alias)) pf_words4;
 typedef pf_u32 __attribute__((vector_size(8), may_alias)) pf_words2;

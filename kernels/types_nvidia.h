@@ -140,8 +140,8 @@ PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b) {
   return __byte_perm(a, b, WHICH);
 }
 
-// ---- memory: BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed
-// again soon.
+// ---- memory -------------------------------------------------------------------------------------
+// BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed again soon.
 template <int BYTES, bool PAST>
 PF_DEVICE void pf_load_words(const void* p, pf_u32* w) {
   if constexpr (BYTES == 16) {

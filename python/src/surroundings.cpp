@@ -8,17 +8,7 @@ namespace pyflame::python {
 
 namespace {
 
-constexpr Py_ssize_t kMost = 1000;  // values that are looked at of one container
 constexpr Py_ssize_t kSample = 64;  // elements that are looked at of a large array
-
-// Numbers, texts and the like, of which two objects may be the same value.
-bool plain(PyObject* o) {
-  const PyTypeObject* t = Py_TYPE(o);
-  for (const PyTypeObject* of : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type, &PyComplex_Type,
-                                 &PyBytes_Type, &PySlice_Type})
-    if (t == of) return true;
-  return t == DTypeType || t == DeviceType_ || t == SizeType;
-}
 
 // What an array shows of its memory; nothing where it cannot.
 class Shown {
@@ -113,19 +103,6 @@ bool same_numbers(PyObject* now, PyObject* then) {
          a->len == b->len && std::memcmp(a->buf, b->buf, static_cast<size_t>(a->len)) == 0;
 }
 
-bool same(PyObject* now, PyObject* then) {
-  if (now == then) return true;
-  if (!now || !then || Py_TYPE(now) != Py_TYPE(then)) return false;
-  if (!plain(now)) return scalar_of_numpy(now) && same_numbers(now, then);
-  if (PyFloat_CheckExact(now)) {  // 0.0 is not -0.0, and a NaN is one
-    const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(then);
-    return std::memcmp(&a, &b, sizeof a) == 0;
-  }
-  const int equal = PyObject_RichCompareBool(now, then, Py_EQ);
-  check(equal);
-  return equal == 1;
-}
-
 PyObject* dict_of(PyTypeObject* of) {
 #if PY_VERSION_HEX >= 0x030c0000
   const Obj d(PyType_GetDict(of));  // the class has it, too
@@ -172,9 +149,24 @@ bool Elements::are_those_of(PyObject* array) const {
   return a.bytes(most_) == bytes_;
 }
 
+bool Surroundings::same(PyObject* now, PyObject* then) const {
+  if (now == then) return true;
+  if (!now || !then || Py_TYPE(now) != Py_TYPE(then)) return false;
+  if (std::none_of(plain_.begin(), plain_.end(),
+                   [now](nb::handle kind) { return kind.is(now->ob_type); }))
+    return scalar_of_numpy(now) && same_numbers(now, then);
+  if (PyFloat_CheckExact(now)) {  // 0.0 is not -0.0, and a NaN is one
+    const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(then);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+  const int equal = PyObject_RichCompareBool(now, then, Py_EQ);
+  check(equal);
+  return equal == 1;
+}
+
 // f(key, value now, number) until it says false; of what is no longer there the value is null.
 template <class F>
-void Surroundings::each(const Place& p, F&& f) {
+void Surroundings::each(const Place& p, F&& f) const {
   switch (p.how) {
     case Size:
     case Bytes:
@@ -182,7 +174,7 @@ void Surroundings::each(const Place& p, F&& f) {
     case Objects: {
       const Shown a(p.owner);
       if (!a || std::strcmp(a.format(), "O") != 0) return;
-      for (Py_ssize_t i = 0; i < std::min(a.count(), kMost); ++i) {
+      for (Py_ssize_t i = 0; i < std::min(a.count(), most_); ++i) {
         PyObject* now = nullptr;
         std::memcpy(&now, a.at(i), sizeof(void*));
         if (!f(nullptr, now, i)) return;
@@ -190,18 +182,18 @@ void Surroundings::each(const Place& p, F&& f) {
       return;
     }
     case Items:
-      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i)
+      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), most_); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
       return;
     case Sequence:
-      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), kMost); ++i) {
+      for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), most_); ++i) {
         const Obj now(check(PySequence_GetItem(p.owner, i)));
         if (!f(nullptr, now.get(), i)) return;
       }
       return;
     case Entries: {
       PyObject *key = nullptr, *value = nullptr;
-      for (Py_ssize_t at = 0, i = 0; i < kMost && PyDict_Next(p.owner, &at, &key, &value); ++i)
+      for (Py_ssize_t at = 0, i = 0; i < most_ && PyDict_Next(p.owner, &at, &key, &value); ++i)
         if (!f(key, value, i)) return;
       return;
     }
@@ -228,6 +220,11 @@ void Surroundings::each(const Place& p, F&& f) {
       }
     }
   }
+}
+
+Surroundings::Surroundings(nb::list of, nb::tuple plain, Py_ssize_t most)
+    : plain_(std::move(plain)), most_(most) {
+  add(std::move(of));
 }
 
 void Surroundings::add(nb::list of) {
@@ -336,7 +333,7 @@ void init_surroundings(nb::module_& m) {
        })},
       {0, nullptr}};
   nb::class_<Surroundings>(m, "_Surroundings", nb::type_slots(slots))
-      .def(nb::init<nb::list>())
+      .def(nb::init<nb::list, nb::tuple, Py_ssize_t>())
       .def("add", &Surroundings::add)
       .def("changed", [](const Surroundings& s) -> nb::object {
         const Surroundings::Change c = s.changed();

@@ -37,8 +37,9 @@ class Surroundings {
   // these keys alone, of any mapping or class. "slots": of an object, these attributes. "cells": a
   // closure, whose variables these are. "size": a set; where a frozenset is given for keys, those
   // are in it. "elements": an array, of which at most `keys` bytes are looked at. "objects": an
-  // array of objects.
-  explicit Surroundings(nb::list of) { add(std::move(of)); }
+  // array of objects. `plain`: classes of numbers, texts and the like, of which two objects may be
+  // the same value. `most`: values that are looked at of one container.
+  Surroundings(nb::list of, nb::tuple plain, Py_ssize_t most);
   void add(nb::list of);
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
@@ -48,8 +49,8 @@ class Surroundings {
     Py_ssize_t place = -1;    // number of the container; -1: all is as it was
     PyObject* key = nullptr;  // none where the container has more or less in it
   };
-  // A tensor, a list or any other object is as it was while it is the same one; numbers, texts and
-  // the like while they are equal.
+  // A tensor, a list or any other object is as it was while it is the same one; what is plain while
+  // it is equal.
   Change changed() const;
 
   int traverse(visitproc visit, void* arg) const;
@@ -80,9 +81,12 @@ class Surroundings {
     std::unique_ptr<Elements> elements;
     bool sized() const { return how != Names && how != Slots && how != Cells; }
   };
+  bool same(PyObject* now, PyObject* then) const;
   template <class F>
-  static void each(const Place& p, F&& f);
+  void each(const Place& p, F&& f) const;
   std::vector<Place> places_;
+  nb::tuple plain_;
+  Py_ssize_t most_;
 };
 
 // Whether hooks are to see the gradient of a leaf.

@@ -126,6 +126,20 @@ Tensor make_tensor_at(const Dims& shape, DType dtype, Device device) {
   return Tensor::adopt(t);
 }
 
+Tensor look_at(Storage* s, DType dtype, bool floating, const Dims& shape, const Dims& strides,
+               int64_t offset) {
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = dtype;
+  t->floating = floating;
+  t->numel = numel(shape);
+  t->shape = shape;
+  t->strides = strides;
+  t->offset = offset;
+  t->contiguous = is_contiguous(shape, strides);
+  t->storage = StorageHandle::share(s);
+  return Tensor::adopt(t);
+}
+
 Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset) {
   // Elements of less than a byte have no address of their own.
   if (info(base->dtype).bits < 8) [[unlikely]]
@@ -135,21 +149,13 @@ Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int
              ", two elements in a byte, to be seen in shape ", shape, " with strides ", strides,
              " from element ", offset,
              " on; expected whole bytes from its start; convert it first with .to(pyflame.int8)");
-  TensorImpl* t = TensorImpl::create();
-  if (hiding()) [[unlikely]] {
+  if (hiding()) [[unlikely]]
     catch_up(*base.impl());
-    t->hidden = base->hidden;
-  }
-  t->dtype = base->dtype;
-  t->floating = base->floating;
+  Tensor t = look_at(base->storage.get(), base->dtype, base->floating, shape, strides, offset);
   t->apart = base->apart;
-  t->numel = numel(shape);
-  t->shape = shape;
-  t->strides = strides;
-  t->offset = offset;
-  t->contiguous = is_contiguous(shape, strides);
-  t->storage = StorageHandle::share(base->storage.get());
-  return Tensor::adopt(t);
+  if (hiding()) [[unlikely]]
+    t->hidden = base->hidden;
+  return t;
 }
 
 Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dtype, Device device,
@@ -169,15 +175,7 @@ Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dt
   s->foreign = true;
   s->readonly = readonly;
   if (on_free) s->on_free = new std::function<void()>(std::move(on_free));
-  TensorImpl* t = TensorImpl::create();
-  t->dtype = dtype;
-  t->floating = device.floating;
-  t->numel = n;
-  t->shape = shape;
-  t->strides = strides;
-  t->contiguous = is_contiguous(shape, strides);
-  t->storage = StorageHandle::share(s);
-  return Tensor::adopt(t);
+  return look_at(s, dtype, device.floating, shape, strides);
 }
 
 }  // namespace pyflame

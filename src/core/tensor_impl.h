@@ -240,6 +240,9 @@ inline Tensor afloat(Tensor t) {
 }
 // The same memory and history, placed where it is.
 Tensor placed_alias(const Tensor& t);
+// A tensor that looks at a storage; nothing else is known of it.
+Tensor look_at(Storage* s, DType dtype, bool floating, const Dims& shape, const Dims& strides,
+               int64_t offset = 0);
 // A view of `base`'s storage; no autograd history.
 Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);
 // Wraps memory that somebody else owns.

@@ -67,8 +67,8 @@ HWY_INLINE void Set(const Wide<T>& v, S* p, int64_t j, int64_t n, Full) {
     StorePart(v, p + j, n);
 }
 
-// ---- Adam and gradient descent: dtypes of parameters P, states S and gradients G
-// ------------------
+// ---- Adam and gradient descent ------------------------------------------------------------------
+// Of dtypes of parameters P, states S and gradients G.
 
 // What steps of 16 bits do: masters of weights, copies for who reads 16 bits, rounding at random.
 enum class Way { Nearest, Masters, Copies, Random };

@@ -153,9 +153,8 @@ HWY_INLINE F64 pf_scale_by(F64 y, F64 k) {
 #include "kernels/elementary.h"
 #include "kernels/trig.h"
 
-// ---- what the C library is asked for
-// ------------------------------------------------------------- Lane by lane: rare functions of
-// doubles.
+// ---- what the C library is asked for ------------------------------------------------------------
+// Lane by lane: rare functions of doubles.
 #define PF_LIBM(NAME, FN)                               \
   struct NAME##_libm {                                  \
     double operator()(double x) const { return FN(x); } \

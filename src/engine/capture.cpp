@@ -461,17 +461,9 @@ std::vector<Tensor> Capture::results(int stage) {
   std::vector<Tensor> r;
   for (const Seen& out : stages_.at(static_cast<size_t>(stage)).results) {
     const Slot& slot = slots_[static_cast<size_t>(out.slot)];
-    TensorImpl* t = TensorImpl::create();
-    t->dtype = out.dtype;
-    t->floating = out.floating;
-    t->shape = out.shape;
-    t->strides = out.strides;
-    t->offset = out.offset;
-    t->numel = numel(out.shape);
-    t->contiguous = is_contiguous(out.shape, out.strides);
-    t->storage = StorageHandle::share(slot.storage.get());
-    if (slot.kind == Kind::Output) t->storage->device.floating = out.floating;
-    r.push_back(Tensor::adopt(t));
+    if (slot.kind == Kind::Output) slot.storage->device.floating = out.floating;
+    r.push_back(
+        look_at(slot.storage.get(), out.dtype, out.floating, out.shape, out.strides, out.offset));
   }
   for (Slot& s : slots_) {
     if (s.last_stage > stage || (s.kind != Kind::Input && s.kind != Kind::Output)) continue;

@@ -116,17 +116,9 @@ namespace {
 
 Tensor plain(const TensorImpl& like, Storage* s, DType dtype, const Dims& shape,
              const Dims& strides, int64_t offset) {
-  TensorImpl* r = TensorImpl::create();
-  r->dtype = dtype;
-  r->floating = like.floating;
+  Tensor r = look_at(s, dtype, like.floating, shape, strides, offset);
   r->apart = like.apart;
-  r->numel = numel(shape);
-  r->shape = shape;
-  r->strides = strides;
-  r->offset = offset;
-  r->contiguous = is_contiguous(shape, strides);
-  r->storage = StorageHandle::share(s);
-  return Tensor::adopt(r);
+  return r;
 }
 
 const Hidden::Dim* dim_of(const Hidden* h, uint32_t level) {

@@ -238,8 +238,8 @@ bool matmul(const HiddenCall& c) {
   return true;
 }
 
-// ---- convolutions: samples that have weights of their own are groups of channels
-// -----------------
+// ---- convolutions -------------------------------------------------------------------------------
+// Samples that have weights of their own are groups of channels.
 
 Dims front(const Dims& d, int64_t first, int64_t second) {
   Dims r = d;

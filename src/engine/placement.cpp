@@ -59,27 +59,13 @@ namespace {
 constexpr size_t kPart = 4;
 
 Tensor as_on(const TensorImpl& t, const StorageHandle& where, Device d) {
-  TensorImpl* r = TensorImpl::create();
-  r->dtype = t.dtype;
-  r->floating = d.floating;
-  r->numel = t.numel;
-  r->shape = t.shape;
-  r->strides = t.strides;
-  r->offset = t.offset;
-  r->contiguous = t.contiguous;
-  r->storage = StorageHandle::share(where.get());
-  return Tensor::adopt(r);
+  return look_at(where.get(), t.dtype, d.floating, t.shape, t.strides, t.offset);
 }
 
 // The whole storage as a row of bytes.
 Tensor bytes_of(const Tensor& t) {
-  TensorImpl* r = TensorImpl::create();
-  r->dtype = DType::UInt8;
-  r->numel = static_cast<int64_t>(t->storage->nbytes);
-  r->shape = Dims{r->numel};
-  r->strides = Dims{1};
-  r->storage = StorageHandle::share(t->storage.get());
-  return Tensor::adopt(r);
+  Storage* s = t->storage.get();
+  return look_at(s, DType::UInt8, false, Dims{static_cast<int64_t>(s->nbytes)}, Dims{1});
 }
 
 void count(const Tensor& t, Device to, const char* op, size_t bytes) {

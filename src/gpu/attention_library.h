@@ -30,9 +30,8 @@ struct AttentionWork {
   float scale;
 };
 
-// ---- attention_cudnn.cpp, attention_library_rocm.cpp
-// --------------------------------------------- False when the library, which is usable, does not
-// take it or fails, and then `why` says so.
+// ---- attention_cudnn.cpp, attention_library_rocm.cpp --------------------------------------------
+// False when the library, which is usable, does not take it or fails, and then `why` says so.
 bool library_attention(const KernelArgs&, const AttentionWork&, std::string& why);
 bool attention_library_usable();
 // "cuDNN (path)", or why there is none.

@@ -95,7 +95,8 @@ void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, voi
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);
 }
 bool KernelArgs::steady(int i, bool own) const {
-  if (!has(i) || asked()) return false;
+  if (!has(i)) return true;
+  if (asked()) return false;
   GraphRecorder* r = device.stream(stream).queue.recorder();
   return r && r->steady(reach_of(tensors[i]), own);
 }

@@ -199,8 +199,8 @@ struct KernelArgs {
   // program joins before the kernel.
   int64_t row_bytes(const JoinedRows&) const;
   // Whether a tensor's memory may be read before the kernels in front of this one have ended: those
-  // that may still be running then are a graph's, and do not write it. `own`: this call may, each
-  // thread what it has read.
+  // that may still be running then are a graph's, and do not write it. (Nobody writes what is not
+  // there.) `own`: this call may, each thread what it has read.
   bool steady(int i, bool own = false) const;
   bool asked() const { return around && around->asked; }
   template <class... A>

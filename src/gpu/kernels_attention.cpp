@@ -320,9 +320,8 @@ bool by_one_query(const KernelArgs& a, const Job& j) {
         a.workspace(static_cast<size_t>(j.heads * blocks * (d + 2)) * sizeof(float)));
   const auto n = static_cast<uint32_t>(blocks);
   constexpr auto in = tensors<Sdpa>;
-  const auto steady = [&](int i) { return !a.has(i) || a.steady(i); };
   a.launch(a.compile("attention_one.h", options, "sdpa_one"), Grid(j.heads * blocks), 256, 0, at,
-           parts, n, pf_u32{steady(in.starts_q) && steady(in.starts_k) && steady(in.used_k)});
+           parts, n, pf_u32{a.steady(in.starts_q) && a.steady(in.starts_k) && a.steady(in.used_k)});
   if (parts)
     a.launch(a.compile("attention_one.h", options, "sdpa_one_join"), Grid(j.heads), 256, 0, at,
              parts, n);

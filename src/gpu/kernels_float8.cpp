@@ -193,7 +193,6 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
 #include "gpu/device_text.h"
 #include "gpu/move.h"
 #include "gpu/product_own.h"
-#include "gpu/tensor_map.h"
 #include "table/kernels/float8.h"
 
 namespace pyflame::gpu {
@@ -234,7 +233,7 @@ void* copied(const KernelArgs& a, const pf_tensor& t, int along, DType dtype, in
 
 // By Hopper's units, which read operands at multiples of 16 bytes: others are copied there.
 bool own_scaled_product(const KernelArgs& args, Product p, const pf_tensor& a, const pf_tensor& b) {
-  if (!tensor_maps(args.traits())) return false;
+  if (!maps_usable(args.traits(), p)) return false;
   const int64_t line = ceil_div(p.k, 16) * 16;
   const auto fits = [](const void* at, int64_t stride) {
     return (reinterpret_cast<uintptr_t>(at) | static_cast<uintptr_t>(stride)) % 16 == 0;

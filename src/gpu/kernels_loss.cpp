@@ -143,8 +143,7 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .dx = at.dx,
                                  .dloss = at.dloss});
   if (a.asked()) return void(p.join(a, "entropy_both"));
-  const auto steady = [&](int i) { return !a.has(i) || a.steady(i); };
-  if (p.one_block()) return p.alone(a, steady(at.target) && steady(at.weight));
+  if (p.one_block()) return p.alone(a, a.steady(at.target) && a.steady(at.weight));
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
   p.for_rows(a, "entropy_both");
   p.for_all(a, "entropy_both_finish");

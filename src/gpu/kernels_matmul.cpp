@@ -185,7 +185,6 @@ void norm_matmul(const KernelArgs& args) {
     p.steady = args.steady(at.b);
     normalise(p.m, p.k, &p.a_row, &p.a_col);
     normalise(p.k, p.n, &p.b_row, &p.b_col);
-    const auto steady = [&](int i) { return !args.has(i) || args.steady(i); };
     const auto alike = [&](int i) { return !args.has(i) || args.dtype(i) == p.dtype; };
     pf_kept_row kept{};
     if (args.has(at.kept)) {
@@ -202,7 +201,7 @@ void norm_matmul(const KernelArgs& args) {
                         optional(at.mean), args.data(at.rstd), 1, 0, args.f(number.eps), 0, 0},
                        kRms,
                        kept,
-                       steady(at.scale) && steady(at.shift)};
+                       args.steady(at.scale) && args.steady(at.shift)};
     if (alike(at.x) && alike(at.scale) && alike(at.shift) && norm_product(args, p, norm)) return;
   }
   KernelArgs part = args;

@@ -37,10 +37,30 @@ struct Product {
     bool fast_sums = false;                       // of fewer bits
   } scaling{};
 
-  int64_t batches() const {
+  int64_t batches(int from = 0) const {
     int64_t r = 1;
-    for (int d = 0; d < ndim; ++d) r *= batch[d].size;
+    for (int d = from; d < ndim; ++d) r *= batch[d].size;
     return r;
+  }
+  // Libraries take the batches of one dimension at once, and so many runs of them one by one.
+  Batch inner() const { return ndim ? batch[0] : Batch{1, 0, 0}; }
+  int64_t runs() const { return batches(1); }
+  struct Run {
+    const char *a, *b;
+    char* c;
+  };
+  Run run(int64_t number) const {
+    const auto item = static_cast<int64_t>(itemsize(dtype)),
+               out_item = static_cast<int64_t>(itemsize(out));
+    int64_t at_a = 0, at_b = 0, rest = number;
+    for (int d = 1; d < ndim; ++d) {
+      const int64_t i = rest % batch[d].size;
+      rest /= batch[d].size;
+      at_a += i * batch[d].a;
+      at_b += i * batch[d].b;
+    }
+    return {static_cast<const char*>(a) + at_a * item, static_cast<const char*>(b) + at_b * item,
+            static_cast<char*>(c) + number * inner().size * m * n * out_item};
   }
 };
 

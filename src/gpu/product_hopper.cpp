@@ -132,17 +132,18 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
               Grid(clusters * s.cluster), s.threads(), size_t(s.shared()), q);
 }
 
-bool usable(const Traits& t, const Product& p) {
+}  // namespace
+
+bool maps_usable(const Traits& t, const Product& p) {
   return tensor_maps(t) && reinterpret_cast<uintptr_t>(p.c) % 16 == 0 &&
          std::max({p.m, p.n, p.k}) < 1 << 30 && blocks(p, 64, 64) < int64_t{1} << 30;
 }
 
-}  // namespace
-
 bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_along, bool b_along,
                      bool tf32) {
   MapTiling s;
-  if (!usable(args.traits(), p) || p.ndim > 3 || (itemsize(p.dtype) != 2 && !(a_along && b_along)))
+  if (!maps_usable(args.traits(), p) || p.ndim > 3 ||
+      (itemsize(p.dtype) != 2 && !(a_along && b_along)))
     return false;
   const int64_t steps = ceil_div(p.k, line_of(p));
   if (tile == kAsideTile)
@@ -166,7 +167,7 @@ bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_
 bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
                      bool tf32) {
   MapTiling s;
-  if (!usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
+  if (!maps_usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
       conv.pixels[0] != 1 || conv.taps[0] != 1 ||
       p.k != conv.channels * conv.taps[1] * conv.taps[2])
     return false;

@@ -177,10 +177,6 @@ class Products {
   }
 
   void launch(const Product& p, const Ready& r, void* workspace, hipStream stream) {
-    const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
-    const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
-    int64_t outer = 1;
-    for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
     std::lock_guard lock(mutex_);  // descriptors carry the pointers of bias and scales
     if (p.scaling.of_a && !set_scales(r.desc, p))
       must(1, "MatmulDescSetAttribute");  // it was taken before
@@ -197,20 +193,10 @@ class Products {
     const void* beta = integers ? static_cast<const void*>(&zero_i)
                        : wide   ? static_cast<const void*>(&zero)
                                 : &zero_f;
-    const int64_t out_item = static_cast<int64_t>(itemsize(p.out));
-    for (int64_t o = 0; o < outer; ++o) {
-      int64_t at_a = 0, at_b = 0, rest = o;
-      for (int d = 1; d < p.ndim; ++d) {
-        const int64_t i = rest % p.batch[d].size;
-        rest /= p.batch[d].size;
-        at_a += i * p.batch[d].a;
-        at_b += i * p.batch[d].b;
-      }
-      void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * out_item;
-      const int status =
-          blas().Matmul(handle_, r.desc, alpha, static_cast<const char*>(p.b) + at_b * item, r.b,
-                        static_cast<const char*>(p.a) + at_a * item, r.a, beta, c, r.c, c, r.c,
-                        &r.algo, workspace, r.workspace, stream);
+    for (int64_t i = 0, runs = p.runs(); i < runs; ++i) {
+      const Product::Run at = p.run(i);
+      const int status = blas().Matmul(handle_, r.desc, alpha, at.b, r.b, at.a, r.a, beta, at.c,
+                                       r.c, at.c, r.c, &r.algo, workspace, r.workspace, stream);
       must(status, "Matmul");
     }
   }

@@ -23,6 +23,9 @@ inline int together(const Product& p) {
 // One more tile than own_product() has: that of product_and_after().
 inline constexpr int kAsideTile = kOwnTiles;
 
+// Whether kernels/matmul_hopper.h takes the sizes and results of a product on this device, wherever
+// its operands lie.
+bool maps_usable(const Traits&, const Product&);
 // By kernels/matmul_hopper.h, for operands along k or across; false where it is no product for
 // that. `tile`: as of own_product().
 bool product_by_maps(const KernelArgs&, const Product&, int tile, bool a_along, bool b_along,

@@ -115,26 +115,14 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
   const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
              *beta = wide ? static_cast<const void*>(&some) : &some_f;
   const auto op = [](const Stored& s) { return s.transposed ? kRocTransposed : kRocAsItIs; };
-  const auto item = static_cast<int64_t>(itemsize(p.dtype)),
-             out_item = static_cast<int64_t>(itemsize(p.out));
-  const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
+  const Product::Batch inner = p.inner();
   const int m = static_cast<int>(p.n), n = static_cast<int>(p.m), k = static_cast<int>(p.k);
-  int64_t outer = 1;
-  for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
-  for (int64_t o = 0; o < outer; ++o) {
-    int64_t at_a = 0, at_b = 0, rest = o;
-    for (int d = 1; d < p.ndim; ++d) {
-      const int64_t i = rest % p.batch[d].size;
-      rest /= p.batch[d].size;
-      at_a += i * p.batch[d].a;
-      at_b += i * p.batch[d].b;
-    }
-    void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * out_item;
+  for (int64_t i = 0, runs = p.runs(); i < runs; ++i) {
+    const Product::Run at = p.run(i);
     const int status = l.gemm_strided_batched_ex(
-        h.handle, op(b), op(a), m, n, k, alpha, static_cast<const char*>(p.b) + at_b * item, type,
-        static_cast<int>(b.ld), inner.b, static_cast<const char*>(p.a) + at_a * item, type,
-        static_cast<int>(a.ld), inner.a, beta, c, out, m, p.m * p.n, c, out, m, p.m * p.n,
-        static_cast<int>(inner.size), wide ? kRocF64 : kRocF32, 0, 0, 0);
+        h.handle, op(b), op(a), m, n, k, alpha, at.b, type, static_cast<int>(b.ld), inner.b, at.a,
+        type, static_cast<int>(a.ld), inner.a, beta, at.c, out, m, p.m * p.n, at.c, out, m,
+        p.m * p.n, static_cast<int>(inner.size), wide ? kRocF64 : kRocF32, 0, 0, 0);
     // Our own kernel writes everything anew.
     if (status == kRocNotImplemented || status == kRocMemoryError) return false;
     if (status != 0)

@@ -62,7 +62,8 @@ Tensor gaussian_nll_loss(const Tensor& given, const Tensor& target, const Tensor
   }
   // At least eps, with the gradient of the variance itself.
   v = add(v, sub(clamp(v.detach(), Scalar(eps), {}), v.detach()));
-  Tensor loss = mul(add(log(v), div(square(ops::difference(input, target)), v)), Scalar(0.5));
+  const Tensor apart = ops::call_row(ops::op::square_ratio, {input, target, v});
+  Tensor loss = mul(add(log(v), apart), Scalar(0.5));
   if (full) loss = add(loss, Scalar(0.5 * std::log(2 * M_PI)));
   return reduced(loss, r);
 }
@@ -74,10 +75,9 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double ma
   const char* op = "hinge_embedding_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_pair(input, target, op);
-  const Tensor far = at_least_0(rsub(input, Scalar(margin)));
-  return reduced(add(where(ne(target, Scalar(1)), far, Scalar(0.0)),
-                     where(ne(target, Scalar(-1)), input, Scalar(0.0))),
-                 r);
+  const Tensor x = ops::as_floating(input, op);
+  const Tensor loss = ops::call_row(ops::op::hinge_loss, {x, target.detach()}, {Scalar(margin)});
+  return reduced(to(loss, x->dtype), r);
 }
 
 Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Tensor& target,

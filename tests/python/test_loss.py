@@ -274,7 +274,10 @@ def test_a_binary_loss_of_logits_is_one_program_and_exact_in_both_tails(dtype):
 
 @pytest.mark.parametrize(
     "loss",
-    [F.kl_div, F.poisson_nll_loss, F.binary_cross_entropy_with_logits, F.huber_loss, F.mse_loss],
+    [
+        *(F.kl_div, F.poisson_nll_loss, F.binary_cross_entropy_with_logits, F.huber_loss),
+        *(F.mse_loss, F.hinge_embedding_loss, lambda x, y, **k: F.gaussian_nll_loss(x, y, y, **k)),
+    ],
 )
 def test_what_a_loss_makes_of_elements_is_one_group_with_its_sum(loss):
     x, y = pf.rand(400, 500) + 0.1, pf.rand(400, 500) + 0.1
@@ -283,6 +286,39 @@ def test_what_a_loss_makes_of_elements_is_one_group_with_its_sum(loss):
     value = loss(x, y, reduction="sum")
     pf.synchronize()
     assert pf.debug.stats()["groups"] - before["groups"] == 1 and value.shape == ()
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16])
+@pytest.mark.parametrize("kind", [pf.float64, pf.int8, pf.float16])
+def test_a_hinge_has_the_dtype_of_its_input_and_sums_what_no_target_names(dtype, kind):
+    x = np.array([-2, -0.5, 0, 0.5, 1, 3], np.float64)
+    for target, far, own in ((1, 0, 1), (-1, 1, 0), (0, 1, 1), (2, 1, 1)):
+        t = pf.tensor(x, dtype=dtype, requires_grad=True)
+        y = F.hinge_embedding_loss(t, pf.full((6,), target, dtype=kind), reduction="none")
+        assert y.dtype == dtype
+        assert y.tolist() == (far * np.maximum(1 - x, 0) + own * x).tolist()
+        y.sum().backward()
+        assert t.grad.tolist() == (own - far * (x <= 1)).tolist()
+
+
+def test_a_hinge_knows_a_target_beside_1_in_a_wider_dtype():
+    x = pf.tensor([3.0])
+    near = pf.tensor([1 - 1e-12], dtype=pf.float64, requires_grad=True)
+    y = F.hinge_embedding_loss(x, near, 4.0)
+    assert y.dtype == pf.float32 and y.item() == 4.0  # the input and what it lacks
+    assert not y.requires_grad
+    assert F.hinge_embedding_loss(pf.tensor([3]), pf.tensor([-1]), 4.0).item() == 1.0
+
+
+def test_a_variance_below_eps_counts_as_eps_and_has_its_gradient():
+    x, y = pf.tensor([0.5, 1.0]), pf.tensor([0.25, 1.0])
+    var = pf.tensor([0.0, 0.125], requires_grad=True)
+    loss = F.gaussian_nll_loss(x, y, var, eps=0.25, reduction="none")
+    np.testing.assert_allclose(loss.tolist(), 0.5 * (np.log(0.25) + np.array([0.25, 0])), rtol=1e-6)
+    (g,) = pf.autograd.grad(loss.sum(), var, create_graph=True)
+    np.testing.assert_allclose(g.tolist(), [0.5 * (4 - 1), 2], rtol=1e-6)
+    (second,) = pf.autograd.grad(g.sum(), var)
+    np.testing.assert_allclose(second.tolist(), [0.5 * (8 - 16), -8], rtol=1e-6)
 
 
 def test_weights_of_binary_losses():

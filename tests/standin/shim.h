@@ -119,9 +119,8 @@ PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
   return pf_atomic_cas(p, expected, v);
 }
 
-// ---- entries: what the stand-in calls
-// ------------------------------------------------------------ Arguments are copied when a kernel
-// is launched, and again for each thread.
+// ---- entries: what the stand-in calls -----------------------------------------------------------
+// Arguments are copied when a kernel is launched, and again for each thread.
 template <class... A>
 struct pf_pack;
 template <>

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import types
 
 from .. import _C
 
@@ -115,27 +116,26 @@ def compile(
         )
     captures = _captures(backend, mode, options)
     measures = (mode or "").startswith("max-autotune")
-    numerics = (options or {}).get("numerics", numerics)
+    given = options or {}
+    numerics = given.get("numerics", numerics)
     if numerics not in ("exact", "fast"):
         raise _C.ValueError(f"pf.compile: got numerics={numerics!r}; expected 'exact' or 'fast'")
     if disable:
         return model
-    how = {
-        "fullgraph": fullgraph,
-        "dynamic": dynamic,
-        "numerics": numerics,
-        "verify_every": _positive(
-            (options or {}).get("verify_every", 1000), "verify_every", "calls"
-        ),
-        "times": bool((options or {}).get("times")),
-        "measures": measures,
-        "limit": _positive(
+    how = types.SimpleNamespace(
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        numerics=numerics,
+        verify_every=_positive(given.get("verify_every", 1000), "verify_every", "calls"),
+        times=bool(given.get("times")),
+        measures=measures,
+        limit=_positive(
             VARIANTS if recompile_limit is None else recompile_limit,
             "recompile_limit",
             "kinds of arguments",
         ),
-        "frugal": "activation_memory_budget" not in (options or {}),
-    }
+        frugal="activation_memory_budget" not in given,
+    )
     from ..nn.module import Module
 
     region = _saves_less(options)
@@ -236,12 +236,12 @@ def _captures(backend, mode, options):
     return _MODES[mode or "default"] or bool((options or {}).get("triton.cudagraphs"))
 
 
-def _step(function, how):
+def _step(function, how, modules=()):
     import weakref
 
     from .captured import Step
 
-    step = Step(function, **how)
+    step = Step(function, how, modules)
     _steps[:] = [ref for ref in _steps if ref() is not None]
     _steps.append(weakref.ref(step))
     return step

@@ -19,15 +19,13 @@ from ..nn import module as _module
 from ..optim import optimizer as _optimizer
 from ..tuning import measured
 from ..utils._pytree import tree_flatten, tree_unflatten
-from . import VARIANTS, _step, guards, reports
+from . import _step, guards, reports
 from .recording import Cell, Recording
 
 Tensor = _C.Tensor
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
-IDLE_CHANGES = (
-    8  # of one thing of Python's, which is looked at no more when they made no difference
-)
+IDLE_CHANGES = 8  # of one thing of Python's that made no difference, after which it is ignored
 IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
 _capturing = threading.Lock()  # one thread at a time
@@ -190,24 +188,12 @@ class _Run:
 
 
 class Step:
-    """Calls a function, by its captures where there are."""
+    """Calls a function, by its captures where there are. `how`: what compile() has made of its options."""
 
-    def __init__(self, function, *, fullgraph=False, dynamic=None, numerics="exact",
-                 verify_every=1000, times=False, measures=False, frugal=True, limit=VARIANTS, modules=()):  # fmt: skip
-        self.how = {
-            "fullgraph": fullgraph, "dynamic": dynamic, "numerics": numerics, "measures": measures,
-            "verify_every": verify_every, "times": times, "frugal": frugal, "limit": limit,
-        }  # fmt: skip
-        self.numerics = numerics
-        self.measures = measures
-        self.frugal = frugal
+    def __init__(self, function, how, modules=()):
+        self.how = how
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.calls(function)
-        self.fullgraph = fullgraph
-        self.dynamic = dynamic
-        self.verify_every = verify_every
-        self.times = times
-        self.limit = limit
         self.modules = tuple(modules)
         self.variants = {}
         self.structure = None
@@ -221,10 +207,10 @@ class Step:
     def calls(self, function):
         """This function from now on."""
         self.seen = function  # what guards look through: a module's own class hides what wraps it
-        self.function = fast(function) if self.numerics == "fast" else function
-        if self.measures:
+        self.function = fast(function) if self.how.numerics == "fast" else function
+        if self.how.measures:
             self.function = measured(self.function)
-        if self.frugal:
+        if self.how.frugal:
             self.function = saves_less(self.function)
 
     def instead_of(self, module):
@@ -234,7 +220,7 @@ class Step:
         return self
 
     def __reduce__(self):  # a copy has captured nothing
-        return _again, (self.seen, self.how, self.modules)
+        return _step, (self.seen, self.how, self.modules)
 
     def forget(self):
         """Drops all captures."""
@@ -270,7 +256,7 @@ class Step:
             variant.calls = 1
             return result
         changed = variant.state.changed() if variant.capture is not None else ""
-        verify = changed or variant.calls == 2 or variant.since_verified >= self.verify_every
+        verify = changed or variant.calls == 2 or variant.since_verified >= self.how.verify_every
         if verify and variant.calls > 2 and not variant.capture.room_for_trial():
             verify = False  # it would not fit beside the capture
             variant.since_verified = 0
@@ -307,8 +293,8 @@ class Step:
         """The one for these arguments and what the program's tensors are now, perhaps a new one."""
         alike = self.variants.get(given.key)
         if alike is None:
-            if sum(map(len, self.variants.values())) >= self.limit and not self._made_room():
-                self.reason = f"more than {self.limit} kinds of arguments"
+            if sum(map(len, self.variants.values())) >= self.how.limit and not self._made_room():
+                self.reason = f"more than {self.how.limit} kinds of arguments"
                 return None
             alike = self.variants[given.key] = [_Variant(given.objects)]
         for variant in alike:
@@ -323,7 +309,7 @@ class Step:
 
     def _made_room(self):
         """dynamic=True: the kind of arguments that was not used for longest goes."""
-        if not self.dynamic or not self.variants:
+        if not self.how.dynamic or not self.variants:
             return False
         idle = [k for k, alike in self.variants.items() if not any(v.waiting() for v in alike)]
         if not idle:
@@ -352,7 +338,7 @@ class Step:
         return self.function(*args, **kwargs)
 
     def _check_allowed(self, reason, more=""):
-        if self.fullgraph:
+        if self.how.fullgraph:
             raise CaptureError(
                 f"pf.compile: the step cannot be captured: {reason}; expected that with "
                 f"fullgraph=True; change it, or leave fullgraph out{more}"
@@ -439,7 +425,7 @@ class Step:
         variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
         variant.calls = 2
-        if self.times:
+        if self.how.times:
             capture.time_launches()
         variant.recording = recording
         variant.at_end = at_end
@@ -477,7 +463,7 @@ class Step:
         variant.leaves = leaves
         inputs_and_leaves = [*inputs, *leaves]
         # Kept, for the caller's own backward pass behind this call.
-        run = measured(grad) if self.measures else grad
+        run = measured(grad) if self.how.measures else grad
         found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
         variant.gives = [g is not None for g in found]
         capture.close_stage([g for g in found if g is not None])
@@ -524,7 +510,7 @@ class Step:
         cells = [(c.number, c.optimizer, c.groups) for c in recording.cells]
         alone = variant.tree.is_leaf() and variant.picks == [("made", None)]
         self.quick = _C._Replay(
-            variant.capture, given.signature, self.verify_every - variant.since_verified,
+            variant.capture, given.signature, self.how.verify_every - variant.since_verified,
             (
                 variant, variant.capture, _module.changes, _module.changes[0], _live, variant.lock,
                 variant.state.places, variant.had_gradient,
@@ -604,7 +590,7 @@ class Step:
                 "from elsewhere than variables, lists, dicts and attributes is not seen by "
                 "mode='reduce-overhead'; pass it as a tensor, change it in place, or use "
                 "mode='default'. (Learning rates, schedules and random numbers may change.) This call "
-                f"has run with the new number; those since the last check ran with the old, {self.verify_every} at most"
+                f"has run with the new number; those since the last check ran with the old, {self.how.verify_every} at most"
             )
         if what:
             variant.forget(what)
@@ -619,10 +605,6 @@ def _give_back(device):
     stats = _C._memory_stats(device)
     if stats["reserved"] - stats["allocated"] > IDLE:
         _C._empty_cache(device)
-
-
-def _again(function, how, modules):
-    return _step(function, {**how, "modules": modules})
 
 
 def fast(function):

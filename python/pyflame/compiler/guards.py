@@ -18,6 +18,7 @@ from ..utils._pytree import tree_flatten
 Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
 PLAIN = (type(None), bool, int, float, complex, str, bytes, _C.dtype, _C.device, _C.Size, slice)
+MOST = 1000  # values that are looked at of one list, dict or object
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Bytes of an array of which everything is looked at; of a larger one, some elements.
 _ALL, _ALL_OF_STRIDED = 1 << 16, 1 << 12
@@ -25,11 +26,8 @@ _DEEP = 6  # containers and objects within each other
 _HEAP_TYPE = 1 << 9  # of a class's __flags__: it was made while the program runs
 VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
 _KEPT = (Tensor, Parameter, Buffer)  # other subclasses have operations of their own
-_FOLLOWED = (
-    Optimizer,
-    LRScheduler,
-    GradScaler,
-)  # Python calls them, or their numbers are asked for
+# Python calls them, or their numbers are asked for.
+_FOLLOWED = (Optimizer, LRScheduler, GradScaler)
 
 
 class Arguments:
@@ -93,10 +91,10 @@ def reached(function, objects=()):
         elif isinstance(value, Optimizer):
             optimizers[id(value)] = value
         elif isinstance(value, (list, tuple, set)):
-            for v in list(value)[:1000]:
+            for v in list(value)[:MOST]:
                 look(v, depth + 1)
         elif isinstance(value, dict):
-            for v in list(value.values())[:1000]:
+            for v in list(value.values())[:MOST]:
                 look(v, depth + 1)
         elif isinstance(value, functools.partial):
             for v in (value.func, value.args, value.keywords):
@@ -119,7 +117,7 @@ def reached(function, objects=()):
             look(value.__kwdefaults__, depth + 1)
             look(value.__dict__, depth + 1)
         elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType)):
-            for v in list(vars(value).values())[:1000]:
+            for v in list(vars(value).values())[:MOST]:
                 look(v, depth + 2)
 
     look(function, 0)
@@ -145,7 +143,7 @@ class State:
         for value in objects:
             self._look(value, type(value).__name__, 0)
         self._look_at_classes()
-        self.places = _C._Surroundings(self._places)
+        self.places = _C._Surroundings(self._places, PLAIN, MOST)
         del self._seen, self._places, self._used, self._classes
 
     def add_copied(self, arrays):
@@ -191,7 +189,7 @@ class State:
                 self._look(value, f"{name}.{key}" if isinstance(key, str) else name, depth + 1)
 
     def _keep_entries(self, name, d, depth, left_out=()):
-        pairs = list(itertools.islice(d.items(), 1000))
+        pairs = list(itertools.islice(d.items(), MOST))
         few = [(k, v) for k, v in pairs if k not in left_out and f"{name}.{k}" not in self._ignored]
         if len(few) == len(pairs):
             self._keep(name, "entries", d, (), pairs, depth)
@@ -249,18 +247,18 @@ class State:
             return
         if isinstance(value, (list, tuple)):
             self._keep(
-                name or kind.__name__, "items", value, (), list(enumerate(value[:1000])), depth
+                name or kind.__name__, "items", value, (), list(enumerate(value[:MOST])), depth
             )
         elif isinstance(value, dict):
             self._keep_entries(name or kind.__name__, value, depth)
         elif isinstance(value, types.MappingProxyType):
-            pairs = list(itertools.islice(value.items(), 1000))
+            pairs = list(itertools.islice(value.items(), MOST))
             self._keep(name, "attributes", value, tuple(k for k, _ in pairs), pairs, depth)
         elif isinstance(value, collections.deque):
-            few = list(enumerate(itertools.islice(value, 1000)))
+            few = list(enumerate(itertools.islice(value, MOST)))
             self._keep(name or kind.__name__, "sequence", value, (), few, depth)
         elif isinstance(value, set):
-            whole = frozenset(value) if len(value) <= 1000 and _all_plain(value) else ()
+            whole = frozenset(value) if len(value) <= MOST and _all_plain(value) else ()
             self._keep(name or kind.__name__, "size", value, whole, (), depth)
         elif isinstance(value, functools.partial):
             for v in (value.func, value.args, value.keywords):
@@ -300,7 +298,7 @@ class State:
 
     def _keep_elements(self, name, array, most, depth):
         if getattr(getattr(array, "dtype", None), "char", "") == "O":
-            few = list(enumerate(itertools.islice(array.flat, 1000)))
+            few = list(enumerate(itertools.islice(array.flat, MOST)))
             self._keep(name, "objects", array, (), few, depth)
             return
         if most:
