@@ -1,6 +1,7 @@
 // The programs before and after a kernel that are part of its text (DeviceProgram::prologue_text,
 // epilogue_text): each is another argument of the kernel. What the kernel makes goes to the one
-// behind it rounded, and to memory only if somebody else reads it there.
+// behind it rounded, and to memory only if somebody else reads it there. PF_EPILOGUE: so many
+// elements of a row at a time, as the launcher has told (JoinedRows::vec).
 #ifndef PF_AROUND_H
 #define PF_AROUND_H
 

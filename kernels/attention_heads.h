@@ -15,7 +15,7 @@
 PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
   pf_i64 at = 0;
   pf_u32 h = static_cast<pf_u32>(head);
-  for (int d = a.batch - 1; d >= 0; --d) {
+  PF_NO_UNROLL for (int d = a.batch - 1; d >= 0; --d) {
     const pf_u32 size = static_cast<pf_u32>(a.size[d]), q = h / size;
     at += static_cast<pf_i64>(h - q * size) * m.batch[d];
     h = q;
@@ -26,7 +26,7 @@ PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i6
 // Head n of those that share the mask of `owner`.
 PF_DEVICE pf_i64 pf_sharing_head(const pf_attention& a, pf_i64 owner, pf_i64 n) {
   pf_i64 head = 0, step = 1;
-  for (int d = a.batch - 1; d >= 0; --d) {
+  PF_NO_UNROLL for (int d = a.batch - 1; d >= 0; --d) {
     pf_i64& from = a.dmask.batch[d] == 0 ? n : owner;
     const pf_i64 q = pf_quotient(from, a.size[d]);
     head += (from - q * a.size[d]) * step;

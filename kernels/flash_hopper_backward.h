@@ -68,7 +68,7 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
     pf_copy_own(own_g, m.dout, barriers, at.first, g);
-    for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
+    PF_NO_UNROLL for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
       pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
       pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
     }
@@ -175,7 +175,7 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_copy_own(own_v, m.v, barriers, at.first, v);
     for (int n = 0; n < heads; ++n) {
       const pf_head_index other(m, head + n), q = other.in(m.step_q), g = other.in(m.step_dout);
-      for (int i = steps.begin; i < steps.end; ++i, ring.next()) {
+      PF_NO_UNROLL for (int i = steps.begin; i < steps.end; ++i, ring.next()) {
         const pf_shared_at full = ring.fill(0, TILE_BYTES + SUMS_BYTES);
         pf_copy_panels<OTHER>(ring.tile(0), m.q, full, i * OTHER, q);
         pf_tensor_copy(sums + ring.stage * SUMS_BYTES, m.sums, full, i * OTHER,

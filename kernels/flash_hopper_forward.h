@@ -22,7 +22,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
                                           v = head.in(m.step_v);
     pf_mbarrier_expect(barriers, OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
-    for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
+    PF_NO_UNROLL for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
       pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
       pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
     }

@@ -61,18 +61,26 @@ PF_DEVICE void pf_finish(char* at, const pf_matmul_args& q, const pf_matmul_tile
 }
 
 #ifdef PF_EPILOGUE
-enum { PF_AFTER_CHUNK = OUT_SIZE == 2 ? int(OUT_CHUNK) : 1 };
-typedef pf_after<PF_AFTER_CHUNK> pf_chunk_after;
+typedef pf_after<PF_EPILOGUE> pf_chunk_after;
+// Whether a chunk is one access of the program.
+constexpr bool pf_chunks_go_on = OUT_SIZE == 2 && PF_EPILOGUE == int(OUT_CHUNK);
 #else
 struct pf_chunk_after {};
 #endif
-// Whether a chunk of row m from column n on is one access of the program behind the product, and
-// then starts to read what that needs.
+// Whether rows are whole chunks: of 2-byte results what the program takes at a time says so, and
+// code for other rows is not made.
+PF_DEVICE bool pf_whole_chunks(const pf_matmul_args& q) {
+#ifdef PF_EPILOGUE
+  if constexpr (OUT_SIZE == 2) return pf_chunks_go_on;
+#endif
+  return q.n % OUT_CHUNK == 0;
+}
+// Starts to read what the program behind the product needs for a chunk of row m from column n on,
+// where that is one access of it.
 PF_DEVICE void pf_load_chunk(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 m, pf_i64 n,
                              pf_chunk_after& after PF_EPILOGUE_REF) {
 #ifdef PF_EPILOGUE
-  if (OUT_SIZE == 2 && q.n % OUT_CHUNK == 0 && m < q.m && n < q.n)
-    after.load(epilogue, t.rows + m, n);
+  if (pf_chunks_go_on && m < q.m && n < q.n) after.load(epilogue, t.rows + m, n);
 #endif
 }
 // That chunk, which lies at `from` of shared memory, goes to memory and to the program.
@@ -81,7 +89,7 @@ PF_DEVICE void pf_write_chunk(const char* from, const pf_matmul_args& q, const p
                               pf_i64 m, pf_i64 n, const pf_chunk_after& after PF_EPILOGUE_REF) {
   if (m >= q.m || n >= q.n) return;
   char* c = static_cast<char*>(pf_global(q.c)) + (t.c + m * q.n + n) * OUT_SIZE;
-  const bool whole = q.n % OUT_CHUNK == 0;
+  const bool whole = pf_whole_chunks(q);
   pf_u32 w[4];
   pf_load_words<16, false>(from, w);
   if (whole) {
@@ -93,16 +101,16 @@ PF_DEVICE void pf_write_chunk(const char* from, const pf_matmul_args& q, const p
     }
   }
 #ifdef PF_EPILOGUE
-  if (whole && OUT_SIZE == 2) {
-    pf_acc value[PF_AFTER_CHUNK];
-    pf_load<Out, PF_AFTER_CHUNK, false>(from, value);
+  if constexpr (pf_chunks_go_on) {
+    pf_acc value[PF_EPILOGUE];
+    pf_load<Out, PF_EPILOGUE, false>(from, value);
     after.run(epilogue, t.rows + m, n, value);
-    return;
-  }
-  PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
-    pf_acc value[1];
-    pf_load<Out, 1, false>(from + e * OUT_SIZE, value);
-    if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
+  } else {
+    PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
+      pf_acc value[1];
+      pf_load<Out, 1, false>(from + e * OUT_SIZE, value);
+      if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
+    }
   }
 #endif
 }

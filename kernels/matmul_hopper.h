@@ -5,8 +5,10 @@
 //   0, 1 or 3; -DPF_CLUSTER=2: two blocks take neighbouring tiles of a column, and each copies its
 //   half of what both read of b to both; -DTURNS=1: the two groups of warps that multiply take
 //   tiles in turns, so that one writes while the other multiplies; 0: each has half of the rows of
-//   each tile; -DPF_OTHER=: the dtype of b where both are eight-bit floats, whose sums are scaled,
-//   -DPROMOTED=1: and added to float32 after each TILE_K, since the unit's own sums have 14 bits.
+//   each tile; -DASIDE=1: a group of warps of its own finishes rows of whole chunks, whose bias
+//   lies in aligned pairs; -DWHOLE=1: whole tiles of them; -DPF_OTHER=: the dtype of b where both
+//   are eight-bit floats, whose sums are scaled, -DPROMOTED=1: and added to float32 after each
+//   TILE_K, since the unit's own sums have 14 bits.
 //
 // A block has three groups of four warps: two multiply, a thread of the third starts copies into
 // the ring of stages. A stage is handed over by two barriers in memory, `full` and `empty`. Blocks
@@ -26,6 +28,9 @@
 #endif
 #ifndef ASIDE
 #define ASIDE 0
+#endif
+#ifndef WHOLE
+#define WHOLE 0
 #endif
 #ifndef PROMOTED
 #define PROMOTED 0
@@ -201,7 +206,9 @@ struct pf_tile_bias {
     const pf_i64 left = q.n - col - lane % 4 * 2;
     const bool pairs = reinterpret_cast<pf_u64>(at) % (2 * OUT_SIZE) == 0;
     PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) {
-      if (pairs && j * 8 + 1 < left) {
+      if constexpr (ASIDE) {  // behind the end of rows, anything
+        of[j].template load<false>(at + (WHOLE || j * 8 < left ? j * 8 : 0));
+      } else if (pairs && j * 8 + 1 < left) {
         of[j].template load<false>(at + j * 8);
       } else {
         pf_acc b[2] = {pf_acc(0), pf_acc(0)};
@@ -349,23 +356,19 @@ PF_DEVICE void pf_hand_over(const pf_tile_sums& sums, const pf_tile_bias& bias, 
   }
 }
 // Chunks of the group's threads, a few passes at a time: those of the next few are under way while
-// these are calculated with. WHOLE: tiles that lie within a matrix whose rows are whole chunks.
-template <bool WHOLE>
+// these are calculated with.
 PF_DEVICE void pf_load_passes(const pf_matmul_args& q, const pf_hopper_tile& tile, int pass,
                               int thread, pf_chunk_after (&after)[TOGETHER] PF_EPILOGUE_REF) {
   PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
     const pf_i64 m = tile.t.row + pf_pass_row(pass + i, thread),
                  n = tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK;
-#ifdef PF_EPILOGUE
-    if constexpr (WHOLE) {
-      after[i].load(epilogue, tile.t.rows + m, n);
-      continue;
-    }
-#endif
+#if WHOLE && defined(PF_EPILOGUE)
+    after[i].load(epilogue, tile.t.rows + m, n);
+#else
     pf_load_chunk(q, tile.t, m, n, after[i] PF_EPILOGUE_PASS);
+#endif
   }
 }
-template <bool WHOLE>
 PF_DEVICE void pf_finish_passes(const char* results, const pf_matmul_args& q,
                                 const pf_hopper_tile& tile, int pass, int thread,
                                 const pf_chunk_after (&after)[TOGETHER] PF_EPILOGUE_REF) {
@@ -375,31 +378,28 @@ PF_DEVICE void pf_finish_passes(const char* results, const pf_matmul_args& q,
     from[i] = results + r / (TILE_M / 2) * HALF_BYTES +
               pf_result_place(r % (TILE_M / 2), pf_pass_chunk(pass + i, thread));
   }
-#ifdef PF_EPILOGUE
-  if constexpr (WHOLE) {
-    pf_u32 w[TOGETHER][4];
-    PF_UNROLL for (int i = 0; i < TOGETHER; ++i) pf_load_words<16, false>(from[i], w[i]);
-    PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
-      const pf_i64 m = tile.t.row + pf_pass_row(pass + i, thread),
-                   n = tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK;
-      if (pf_result_kept)
-        pf_store_words<16, false>(
-            static_cast<char*>(pf_global(q.c)) + (tile.t.c + m * q.n + n) * OUT_SIZE, w[i]);
-      pf_vector<PF_OUT, OUT_CHUNK> words;
-      PF_UNROLL for (int k = 0; k < 4; ++k) words.w[k] = w[i][k];
-      pf_acc value[OUT_CHUNK];
-      PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) value[e] = words.get(e);
-      after[i].run(epilogue, tile.t.rows + m, n, value);
-    }
-    return;
+#if WHOLE && defined(PF_EPILOGUE)
+  pf_u32 w[TOGETHER][4];
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i) pf_load_words<16, false>(from[i], w[i]);
+  PF_UNROLL for (int i = 0; i < TOGETHER; ++i) {
+    const pf_i64 m = tile.t.row + pf_pass_row(pass + i, thread),
+                 n = tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK;
+    if (pf_result_kept)
+      pf_store_words<16, false>(
+          static_cast<char*>(pf_global(q.c)) + (tile.t.c + m * q.n + n) * OUT_SIZE, w[i]);
+    pf_vector<PF_OUT, OUT_CHUNK> words;
+    PF_UNROLL for (int k = 0; k < 4; ++k) words.w[k] = w[i][k];
+    pf_acc value[OUT_CHUNK];
+    PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) value[e] = words.get(e);
+    after[i].run(epilogue, tile.t.rows + m, n, value);
   }
-#endif
+#else
   PF_UNROLL for (int i = 0; i < TOGETHER; ++i) pf_write_chunk<PF_OUT>(
       from[i], q, tile.t, tile.t.row + pf_pass_row(pass + i, thread),
       tile.t.col + pf_pass_chunk(pass + i, thread) * OUT_CHUNK, after[i] PF_EPILOGUE_PASS);
+#endif
 }
 // The group that finishes: all tiles of this block.
-template <bool WHOLE>
 PF_DEVICE void pf_finish_tiles(const pf_matmul_hopper_args& maps, const pf_ring& ring,
                                const char* results, pf_u32 tiles, pf_u32 apart,
                                int thread PF_EPILOGUE_REF) {
@@ -409,7 +409,7 @@ PF_DEVICE void pf_finish_tiles(const pf_matmul_hopper_args& maps, const pf_ring&
   if (id >= tiles) return;
   pf_hopper_tile tile = pf_hopper_where(q, id);
   PF_UNROLL for (int d = 0; d < AHEAD; ++d)
-      pf_load_passes<WHOLE>(q, tile, d * TOGETHER, thread, after[d] PF_EPILOGUE_PASS);
+      pf_load_passes(q, tile, d * TOGETHER, thread, after[d] PF_EPILOGUE_PASS);
   for (;;) {
     id += apart;
     const bool more = id < tiles;
@@ -426,9 +426,9 @@ PF_DEVICE void pf_finish_tiles(const pf_matmul_hopper_args& maps, const pf_ring&
           pf_chunk_after now[TOGETHER];
           PF_UNROLL for (int i = 0; i < TOGETHER; ++i) now[i] = after[d][i];
           if (!ends || more)
-            pf_load_passes<WHOLE>(q, then, ends ? pass : from + ROUND + pass, thread,
-                                  after[d] PF_EPILOGUE_PASS);
-          pf_finish_passes<WHOLE>(results, q, tile, from + pass, thread, now PF_EPILOGUE_PASS);
+            pf_load_passes(q, then, ends ? pass : from + ROUND + pass, thread,
+                           after[d] PF_EPILOGUE_PASS);
+          pf_finish_passes(results, q, tile, from + pass, thread, now PF_EPILOGUE_PASS);
         }
       }
       pf_warp_barrier();
@@ -484,7 +484,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
           a.start(q, q.a_step, tile.batch);
           b.start(q, q.b_step, tile.batch);
         }
-        for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
+        PF_NO_UNROLL for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
           const pf_i32 k = static_cast<pf_i32>(step * TILE_K);
           const pf_shared_at filled = ring.filled(), stage = ring.data();
           pf_mbarrier_wait(ring.emptied(ring.stage), ring.parity ^ 1);
@@ -508,12 +508,8 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
 #if ASIDE
   } else if (group == 3) {
     pf_registers_take<152>();
-    if (q.m % TILE_M == 0 && q.n % TILE_N == 0)
-      pf_finish_tiles<true>(maps, ring, memory + STAGES * STAGE_BYTES, tiles, apart,
-                            thread - 3 * 128 PF_EPILOGUE_PASS);
-    else
-      pf_finish_tiles<false>(maps, ring, memory + STAGES * STAGE_BYTES, tiles, apart,
-                             thread - 3 * 128 PF_EPILOGUE_PASS);
+    pf_finish_tiles(maps, ring, memory + STAGES * STAGE_BYTES, tiles, apart,
+                    thread - 3 * 128 PF_EPILOGUE_PASS);
 #endif
   } else {
     pf_registers_take<ASIDE ? 168 : 232>();
@@ -542,7 +538,9 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_tile_sums sums[STRIPS];
       PF_UNROLL for (int s = 0; s < STRIPS; ++s) sums[s].clear();
       pf_u32 last = 0;
-      for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
+      // Left alone, the compiler writes out four steps and an end: half of its time, for a few
+      // instructions that are hidden behind the products under way.
+      PF_NO_UNROLL for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
         pf_mbarrier_wait(ring.filled(), ring.parity);
 #if PROMOTED
         // The other group's products hide that this one waits and adds.

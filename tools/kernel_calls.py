@@ -252,7 +252,8 @@ def losses(calls):
 def products(calls):
     sizes = [(1, 1, 1), (7, 9, 5), (33, 300, 65), (64, 64, 64), (1, 256, 512), (256, 256, 256)]
     sizes += [(512, 512, 40), (2048, 2048, 2048), (4096, 4096, 512), (65536, 128, 256)]
-    sizes += [(65536, 256, 64), (2000, 120, 4096), (8192, 8192, 96), (1100, 1000, 64)]
+    sizes += [(65536, 256, 64), (2000, 120, 4096), (8192, 8192, 96), (8192, 3072, 96)]
+    sizes += [(1100, 1000, 64)]
     ways = list(itertools.product(("plain", "turned", "odd"), repeat=2))
     for precision in ("highest", "high"):
         pf.set_float32_matmul_precision(precision)

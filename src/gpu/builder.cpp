@@ -63,23 +63,40 @@ int Builder::most_threads() {
   return n;
 }
 
-void Builder::add(const Device& device, Recipe recipe, Module& m) {
-  stop_in_time();
-  std::unique_lock lock(mutex_);
-  if (stopping_) {
-    lock.unlock();
-    return m.fail(Failure(PF_COMPILE, "the process is ending"));
-  }
+bool Builder::begin() {
+  if (stopping_) return false;
   if (process_ == 0) {
     process_ = getpid();
     std::atexit(&Builder::stop_all);
   }
-  jobs_.push_back({&device, std::move(recipe), &m});
-  if (jobs_.size() > static_cast<size_t>(idle_) &&
+  return true;
+}
+void Builder::call(std::unique_lock<std::mutex>& lock) {
+  if (jobs_.size() + chores_.size() > static_cast<size_t>(idle_) &&
       static_cast<int>(threads_.size()) < most_threads())
     threads_.emplace_back([this] { work(); });
   lock.unlock();
   more_.notify_one();
+}
+
+void Builder::add(const Device& device, Recipe recipe, Module& m) {
+  stop_in_time();
+  std::unique_lock lock(mutex_);
+  if (!begin()) {
+    lock.unlock();
+    return m.fail(Failure(PF_COMPILE, "the process is ending"));
+  }
+  jobs_.push_back({&device, std::move(recipe), &m});
+  call(lock);
+}
+
+void Builder::add(std::function<void()> chore) {
+  if (most_threads() == 0) return;
+  stop_in_time();
+  std::unique_lock lock(mutex_);
+  if (!begin()) return;
+  chores_.push_back(std::move(chore));
+  call(lock);
 }
 
 void Builder::wait(const Module& m) {
@@ -129,6 +146,14 @@ bool Builder::make_together(const std::vector<Job>& jobs) {
 void Builder::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (!chores_.empty()) {
+      const std::function<void()> chore = std::move(chores_.front());
+      chores_.pop_front();
+      lock.unlock();
+      chore();
+      lock.lock();
+      continue;
+    }
     std::vector<Job> jobs = take();
     if (jobs.empty()) {
       if (stopping_) return;
@@ -160,6 +185,7 @@ void Builder::stop() {
     stopping_ = true;
     for (Job& j : jobs_) j.module->fail(Failure(PF_COMPILE, "the process is ending"));
     jobs_.clear();
+    chores_.clear();
     threads.swap(threads_);
   }
   more_.notify_all();

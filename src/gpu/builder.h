@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -23,6 +24,9 @@ class Builder {
   static int most_threads();
 
   void add(const Device&, Recipe, Module&);
+  // Something else that takes its time, which one of the threads does first. It throws nothing, and
+  // may never run: who needs it finds out by himself.
+  void add(std::function<void()> chore);
   // Returns once it is not being built any more.
   void wait(const Module&);
 
@@ -36,6 +40,8 @@ class Builder {
     Recipe recipe;
     Module* module;
   };
+  bool begin();                              // mutex held; false: the process is ending
+  void call(std::unique_lock<std::mutex>&);  // a thread
   void work();
   std::vector<Job> take();
   static bool make_together(const std::vector<Job>&);
@@ -44,6 +50,7 @@ class Builder {
   std::mutex mutex_;
   std::condition_variable more_, done_;
   std::deque<Job> jobs_;
+  std::deque<std::function<void()>> chores_;
   std::vector<std::thread> threads_;
   int idle_ = 0, groups_ = 0;  // threads that wait; that compile groups
   bool stopping_ = false;

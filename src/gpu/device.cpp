@@ -11,6 +11,7 @@
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
 #include "gpu/graph_recorder.h"
+#include "gpu/product.h"
 #include "pyflame/device.h"
 
 namespace pyflame::gpu {
@@ -134,6 +135,14 @@ Device::Device(pf_device i) : index(i), traits(describe(i)) {
   activate();
   default_stream_ = std::make_unique<Stream>(*this, 0);
   peers_.resize(static_cast<size_t>(count()));
+  // While a model is made, so that its first product does not wait for it.
+  Builder::get().add([] {
+    try {
+      open_product_library();
+    } catch (const std::exception&) {
+      // Who multiplies is told.
+    }
+  });
 }
 
 void Device::activate() const {

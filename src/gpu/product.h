@@ -102,6 +102,9 @@ const char* rocblas_text();  // its path, or why there is none
 // "cuBLASLt 130002", or "none".
 std::string product_library_version(const KernelArgs&);
 bool product_library_usable();
+// Opens it where products are to run there, which takes a tenth of a second, or several where it
+// comes from the disk.
+void open_product_library();
 // "cuBLASLt 13.0.2 (path)", or why there is none.
 const char* product_library();
 

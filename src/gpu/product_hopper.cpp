@@ -106,6 +106,7 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                 .value("TURNS", s.turns)
                 .value("ASIDE", s.aside)
                 .value("PF_MATRIX_UNIT", 2);
+  if (s.aside) options = std::move(options).value("WHOLE", p.m % s.m == 0 && p.n % s.n == 0);
   if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (is_float8(p)) {

@@ -375,6 +375,10 @@ bool library_scaled_product(const KernelArgs& args, const Product& p, std::strin
   return products(args.device).run(args, p, a, b, 0);
 }
 
+void open_product_library() {
+  if (compile_only().empty() && product_source() != ProductSource::Own) (void)blas();
+}
+
 bool product_library_usable() {
   if constexpr (kAmd)
     if (rocblas_usable()) return true;

@@ -332,7 +332,8 @@ bool product_and_after(const KernelArgs& args, const Product& p) {
   // Where somebody else reads the product, too, one pass through memory is saved, which is as long
   // as our product takes longer than a library's.
   return args.around && args.around->after.program && !args.around->after.keep &&
-         itemsize(p.dtype) == 2 && itemsize(p.out) == 2 &&
+         itemsize(p.dtype) == 2 && itemsize(p.out) == 2 && p.n % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(p.bias) % 4 == 0 &&
          blocks(p, 128, kWide) >= args.traits().compute_units &&
          8 * kWide * ceil_div(p.n, kWide) <= 9 * p.n && tiles(args, p, kAsideTile);
 }

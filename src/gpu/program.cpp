@@ -172,7 +172,7 @@ Joined join_programs(Device& device, FullAround& around, const char* file, const
     if (const Around::Part& part = around.after; part.joined) {
       text +=
           static_cast<Program*>(part.program)->text.epilogue_text(launches[1].key, part.operand);
-      text += "#define PF_EPILOGUE\n";
+      text += "#define PF_EPILOGUE " + std::to_string(launches[1].key.vec) + "\n";
       if (!part.keep) text += "#define PF_RESULT_UNREAD\n";
     }
     text.append("#include \"").append(file).append("\"\n");

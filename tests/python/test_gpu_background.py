@@ -80,6 +80,27 @@ def test_the_caller_goes_on(run):
     )
 
 
+def test_the_library_of_products_is_opened_before_there_are_products(run):
+    """By one of the threads, where there are some and products are to run there."""
+    code = """
+    import time
+    pf.ones(4, device="rocm").tolist()
+    is_open = lambda: "libhipblaslt" in open("/proc/self/maps").read()
+    end = time.monotonic() + {wait}
+    while not is_open() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert is_open() == {opened}
+    if {opened}:
+        assert (pf.eye(3, device="rocm") @ pf.ones(3, 2, device="rocm")).sum().item() == 6
+    """
+    library = {"PYFLAME_HIPBLASLT_LIBRARY": standin.HIP.parent / "products/libhipblaslt.so"}
+    run(code.format(wait=60, opened=True), PYFLAME_COMPILE_THREADS=1, **library)
+    run(code.format(wait=0, opened=False), PYFLAME_COMPILE_THREADS=0, **library)
+    run(code.format(wait=1, opened=False), PYFLAME_GPU_GEMM="own", **library)
+    # Whose setting is wrong, or whose library is none, is told when it is needed.
+    run("pf.ones(4, device='rocm').sum().item()", PYFLAME_GPU_GEMM="other", **library)
+
+
 def test_groups_that_gather_share_a_program(run, tmp_path):
     """And each is found in the cache by itself."""
     code = """

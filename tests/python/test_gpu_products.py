@@ -51,7 +51,7 @@ def units(folder):
             what += ["wgmma"] * (options.get("WARP_M", "16") == "16")
             what += (
                 [
-                    "maps aside"
+                    "maps aside" + " whole" * int(options["WHOLE"])
                     if options.get("ASIDE") == "1"
                     else "maps" + " in turns" * int(options["TURNS"])
                 ]
@@ -524,7 +524,8 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
 def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F811
     """On Hopper, with at least as many tiles as compute units: the bits of a product and a program by
     themselves, where tiles lie within the matrix and where they do not, where rows are whole chunks and
-    where they are not; the product is kept or not, and has a bias or not; special values come through."""
+    where they are not; the product is kept or not, and has a bias, at an odd address, or none; special
+    values come through."""
     run(
         """
         import pyflame.nn.functional as F
@@ -547,6 +548,8 @@ def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F
             return p, F.gelu(p)
         def unread(x, w, b, o):
             return ((F.linear(x, w) * o).relu(),)
+        def biased(x, w, b, o):
+            return ((F.linear(x, w, b) * o).relu(),)
         def slope(x, w, b, o):
             leaf = o.clone().requires_grad_()
             y = F.gelu(leaf)
@@ -557,8 +560,9 @@ def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F
             (200, 376, 136, pf.bfloat16, True), (130, 570, 136, pf.bfloat16, False),
         ):
             x, w, b, o = parts(m, n, k, dtype, across)
-            for fn in (kept, unread, slope):
+            for fn in (kept, unread, biased, slope):
                 check(fn, x, w, b, o)
+            check(biased, x, w, pf.cat([b[:1], b])[1:], o)
         x[3, 5], x[100, 1], w[7, 2], o[0, 0] = float("nan"), float("inf"), 1e4, float("-inf")
         for fn in (kept, unread, slope):
             check(fn, x, w, b, o)
@@ -569,4 +573,8 @@ def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F
         **keep(tmp_path / "kept"),
     )
     found = units(tmp_path / "kept")
-    assert {"pf_bf16 wgmma maps aside", "pf_f16 wgmma maps aside"} <= found
+    assert found >= {
+        "pf_bf16 wgmma maps aside",
+        "pf_bf16 wgmma maps aside whole",
+        "pf_f16 wgmma maps aside whole",
+    }
