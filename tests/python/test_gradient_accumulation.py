@@ -2,6 +2,7 @@
 never lie beside those that they are added to. Hooks see what they always saw."""
 
 import os
+import re
 import threading
 
 import numpy as np
@@ -125,6 +126,13 @@ def chain(layers):
     return model, pf.randn(4, WIDE, device=DEVICE)
 
 
+def groups_of(report, what):
+    """How many groups a report has that were `what`."""
+    return sum(
+        int(n) for n in re.findall(r"(\d+)x (?:cast -> )?" + re.escape(what), report.to_text())
+    )
+
+
 def peak_of(fn):
     pf.synchronize()
     before = pf.memory.memory_stats(DEVICE)["allocated_bytes.all.current"]
@@ -159,7 +167,7 @@ def test_a_hook_that_uses_a_gradient_up_leaves_no_others():
     assert more < 5 * 4 * WIDE * WIDE
 
 
-@pytest.mark.skipif(not ON_CPU, reason="which launches there are is the CPU's")
+@pytest.mark.skipif(DEVICE == "paranoid", reason="joins nothing")
 def test_what_is_added_follows_what_made_it():
     model = made()
     data = batches(2)
@@ -175,6 +183,33 @@ def test_what_is_added_follows_what_made_it():
     )  # up, down, the table; `twice` has two gradients
     assert "[sum] -> add" in text, text
     assert "embedding" not in text.replace("embedding_backward", ""), text
+
+
+@pytest.mark.skipif(
+    DEVICE in ("cpu", "paranoid"), reason="there gradients of activations come first"
+)
+def test_gradients_of_activations_follow_their_products_still():
+    layers = [
+        nn.Linear(WIDE, WIDE),
+        nn.GELU(),
+        nn.Linear(WIDE, WIDE),
+        nn.GELU(),
+        nn.Linear(WIDE, 8),
+    ]
+    model, x = nn.Sequential(*layers).to(DEVICE), pf.randn(64, WIDE, device=DEVICE)
+    for lower in (False, True):
+        counts = []
+        for _ in range(2):
+            with pf.autocast(pf.device(DEVICE).type, dtype=pf.bfloat16, enabled=lower):
+                loss = model(x).float().sum()
+            loss.item()
+            with pf.explain() as report:
+                loss.backward()
+                pf.synchronize()
+            counts.append(groups_of(report, "[matmul] -> gelu_backward"))
+        assert counts == [2, 2], report.to_text()
+        assert groups_of(report, "[matmul] -> add") == 3, report.to_text()
+        model.zero_grad()
 
 
 def test_a_leaf_is_told_once_of_all_its_gradients():
