@@ -140,7 +140,33 @@ Mutex& adding_to(const void* leaf) {
   static auto* mutexes = new Mutex[64];
   return mutexes[reinterpret_cast<uintptr_t>(leaf) / alignof(std::max_align_t) % 64];
 }
+
+Accumulate::Sum sum_of(const Tensor& leaf, Device device) {
+  using Sum = Accumulate::Sum;
+  if (!leaf.defined()) return Sum::Other;
+  const Tensor& g = meta_of(leaf).grad;
+  if (!g.defined()) return Sum::None;
+  const bool ours = !sparse_parts(g) && g->refs.load() == 1 && g->storage->handles.load() == 1 &&
+                    g->storage->device == device && leaf->storage->device == device &&
+                    !g->storage->foreign && !g->storage->readonly && !overlaps_itself(*g.impl());
+  return ours ? Sum::Ours : Sum::Other;
+}
 }  // namespace
+
+Accumulate::Sum Accumulate::sum(Device device) {
+  const Tensor t = leaf();
+  std::lock_guard lock(adding_to(this));
+  return sum_of(t, device);
+}
+bool Accumulate::add_by(Device device, const std::function<bool(const Tensor&)>& add) {
+  const Tensor t = leaf();
+  engine::GilScope gil;  // see apply()
+  std::lock_guard lock(adding_to(this));
+  if (sum_of(t, device) != Sum::Ours) return false;
+  if (engine::Capture* c = engine::capturing()) [[unlikely]]
+    c->note_leaf(t, true);
+  return add(meta_of(t).grad.detach());
+}
 
 Grads Accumulate::apply(const Grads& grads) {
   Tensor t = leaf();

@@ -147,9 +147,14 @@ struct Context {
   bool needs(size_t i) const;
 };
 using BackwardFn = std::function<Grads(const Context&)>;
-// While the node's function runs: what has come so far where its gradient `i` is added, if nobody
-// else has it and no history is wanted. The function may add to it in place of giving a gradient.
-Tensor* sum_so_far(const Context&, size_t i);
+// While the node's function runs: calls add(sum) with what has come so far where its gradient `i`,
+// which lies on `device`, is added, if nobody else has that and no history is wanted. True where it
+// has been, and so has added to it, in place of giving a gradient.
+bool add_to_sum(const Context&, size_t i, Device device,
+                const std::function<bool(const Tensor& sum)>& add);
+// The same: what its function has made of gradient `i` is added at once, if that can be; then
+// `gradient` is undefined. So the sum follows what made it, and not what the function makes next.
+void give(const Context&, size_t i, Tensor& gradient);
 void attach(const char* name, std::initializer_list<Tensor> outputs,
             std::initializer_list<Tensor> inputs, std::vector<Saved> saved, BackwardFn fn);
 void attach(const char* name, std::span<const Tensor> outputs, std::span<const Tensor> inputs,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -16,6 +17,12 @@ namespace pyflame::autograd {
 struct Accumulate final : Node {
   explicit Accumulate(TensorImpl* leaf) : Node("accumulate_grad"), leaf_(leaf) { sequence = 0; }
   Grads apply(const Grads& grads) override;
+  // What the leaf's .grad is to what comes from `device`: not there; a dense one that nobody else
+  // has, so that what comes in parts may be added part by part; neither.
+  enum class Sum : uint8_t { None, Ours, Other };
+  Sum sum(Device device);
+  // Calls add(sum) where it is Ours. What that says: whether it has added.
+  bool add_by(Device device, const std::function<bool(const Tensor& sum)>& add);
   Tensor leaf();           // undefined when it is gone
   void forget() noexcept;  // the leaf goes away
 

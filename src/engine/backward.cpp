@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <queue>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/upcalls.h"
+#include "table/rows.h"
 
 namespace pyflame {
 
@@ -32,6 +34,14 @@ struct Waiting {
   Grads grads;
   Ref<Node> gate;  // that the only gradient has passed as if it were open
 };
+
+// Bytes of a gradient that is added to others before the pass ends, though that may be a launch of
+// its own between what would have been one.
+constexpr size_t kAtOnce = size_t{256} << 10;
+
+bool is_cast(const Node& n) {
+  return std::string_view(n.name) == table::kRowTable[table::op::cast].name && n.next.size() == 1;
+}
 
 class Pass;
 thread_local Pass* t_pass = nullptr;  // the innermost that runs
@@ -115,16 +125,37 @@ class Pass {
     return reached_.count(n) != 0;
   }
 
-  // What has come to an edge so far, where it may be written.
-  Tensor* sum_at(const Edge& e) {
+  // Has what is to come to an edge added to what has come there so far, where that may be written.
+  bool add_at(const Edge& e, Device device, const std::function<bool(const Tensor&)>& add) {
+    if (mode_ || !e.node) return false;
     const auto it = waiting_.find(e.node.get());
-    if (mode_ || it == waiting_.end() || it->second.gate || e.input >= it->second.grads.size())
-      return nullptr;
-    Tensor& t = it->second.grads[e.input];
+    if (it == waiting_.end()) {
+      Accumulate* const end = open_end(*e.node);
+      return end && !end->extras && end->add_by(device, add);
+    }
+    if (it->second.gate || e.input >= it->second.grads.size()) return false;
+    const Tensor& t = it->second.grads[e.input];
     const bool ours = t.defined() && !sparse_parts(t) && t->contiguous && t->refs.load() == 1 &&
                       t->storage->handles.load() == 1 && !t->storage->foreign &&
                       !t->storage->readonly;
-    return ours ? &t : nullptr;
+    return ours && add(t);
+  }
+
+  // See autograd::give.
+  void give(const Node& n, size_t i, Tensor& g) {
+    if (n.extras || !n.needs(i) || !g.defined() || sparse_parts(g) || detect_anomaly()) return;
+    const Edge* e = &n.next[i];
+    // The gradient of a cast is a cast: of what is made in the leaf's dtype there is nothing to do.
+    const Node& to = *e->node;
+    const bool through = is_cast(to) && to.next[0].node && to.hooks.empty() && !to.extras &&
+                         !captures_.count(e->node.get());
+    if (through) {
+      auto* end = dynamic_cast<Accumulate*>(to.next[0].node.get());
+      const Tensor leaf = end ? end->leaf() : Tensor();
+      if (!leaf.defined() || leaf->dtype != g->dtype) return;
+      e = &to.next[0];
+    }
+    arrives(*e, g, through);
   }
 
   void run() {
@@ -185,10 +216,41 @@ class Pass {
     return g;
   }
 
+  // The end of a path that may have gradients before its turn, which is the last: no hook wants to
+  // see their sum. Null: it is none, or has to wait.
+  Accumulate* open_end(Node& n) const {
+    if (n.sequence != 0 || mode_ || restricted_ || t_pass != this || hiding() || !n.hooks.empty())
+      return nullptr;
+    if (n.extras && (!n.extras->before.empty() || !n.extras->after.empty())) return nullptr;
+    return dynamic_cast<Accumulate*>(&n);
+  }
+
+  // Adds to a leaf's .grad at once what would only lie there until the pass ends. `parts`: more may
+  // come by this edge. Which gradients these are must not depend on what is pending, for sums are
+  // added up in the order in which they come.
+  bool arrives(const Edge& e, Tensor& g, bool parts) {
+    Accumulate* const end = open_end(*e.node);
+    if (!end || waiting_.count(end)) return false;
+    // It is its leaf's, and of that by which this comes: nothing else will.
+    const bool all = !parts && end->refs.load() == 2;
+    const Accumulate::Sum sum = end->sum(g->storage->device);
+    const bool fits =
+        sum == Accumulate::Sum::Ours ? !sparse_parts(g) : all && sum == Accumulate::Sum::None;
+    // Who waits for the sum is told once.
+    if (!fits || (!all && end->extras)) return false;
+    Grads only(1);  // nobody else has it
+    only[0] = std::move(g);
+    end->apply(only);
+    if (end->extras) autograd::run_accumulated(*end, end->leaf());
+    return true;
+  }
+
   void deliver(const Edge& e, Tensor g) {
     if (!e.node || !g.defined()) return;
     if (hiding()) [[unlikely]]
       g = of_its_levels(*e.node, std::move(g));
+    if (e.node->sequence == 0 && nbytes(g->dtype, g->numel) >= kAtOnce && arrives(e, g, false))
+      return;
     auto [it, fresh] = waiting_.try_emplace(e.node.get());
     Waiting& w = it->second;
     if (fresh) {
@@ -407,8 +469,13 @@ engine::Levels autograd::summed_levels(const engine::Levels& levels) {
   return t_pass ? levels.without(t_pass->active()) : engine::Levels();
 }
 
-Tensor* autograd::sum_so_far(const Context& c, size_t i) {
-  return t_pass && i < c.node.next.size() ? t_pass->sum_at(c.node.next[i]) : nullptr;
+bool autograd::add_to_sum(const Context& c, size_t i, Device device,
+                          const std::function<bool(const Tensor&)>& add) {
+  return t_pass && i < c.node.next.size() && t_pass->add_at(c.node.next[i], device, add);
+}
+
+void autograd::give(const Context& c, size_t i, Tensor& gradient) {
+  if (t_pass) t_pass->give(c.node, i, gradient);
 }
 
 void autograd::when_pass_ends(std::function<void()> fn) {

@@ -61,13 +61,16 @@ Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, boo
                        if (by_count)
                          g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
                        // A table that is a layer's weight, too, has a gradient already.
-                       const Tensor* sum = sparse ? nullptr : autograd::sum_so_far(c, 0);
-                       if (!sum || (*sum)->dtype != g->dtype ||
-                           ops::wide_type(g->dtype) != g->dtype || is_complex(g) ||
-                           ops::hides({*sum, g, index}))
-                         return {rows_gradient(g, index, shape, skip, sparse)};
-                       ops::add_at_index(*sum, g, {index, Tensor()}, skip);
-                       return Grads(1);
+                       const auto add = [&](const Tensor& sum) {
+                         if (sum->dtype != g->dtype || ops::wide_type(g->dtype) != g->dtype ||
+                             is_complex(g) || ops::hides({sum, g, index}))
+                           return false;
+                         ops::add_at_index(sum, g, {index, Tensor()}, skip);
+                         return true;
+                       };
+                       if (!sparse && autograd::add_to_sum(c, 0, g->storage->device, add))
+                         return Grads(1);
+                       return {rows_gradient(g, index, shape, skip, sparse)};
                      });
   return out;
 }

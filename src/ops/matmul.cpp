@@ -194,7 +194,10 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
           const Tensor& g = c.grad();
           autograd::Grads r(3);
           // First, while what makes `g` may still be pending: it is summed on its way.
-          if (c.needs(2)) r[2] = sum_leading(g, whole_bias && !grad_enabled());
+          if (c.needs(2)) {
+            r[2] = sum_leading(g, whole_bias && !grad_enabled());
+            autograd::give(c, 2, r[2]);
+          }
           const auto first = [&] {
             if (!c.needs(0)) return;
             Tensor g0 = g, b0 = c.saved(1);
@@ -207,6 +210,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
             if (hiding() && alike.second) join_samples(g1, a1);
             r[1] = whole && !grad_enabled() ? whole_grad_b(g1, a1, tb, op)
                                             : grad_b(g1, a1, sb, ta, tb, op);
+            autograd::give(c, 1, r[1]);
           }
           if (last) first();
           return r;
