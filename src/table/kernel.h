@@ -52,8 +52,8 @@ struct KernelInfo {
   Layout layout = Layout::Strided;
   Indices indices = Indices::None;
   bool random = false;  // its first two numbers are the generator's seed and offset
-  // Of a step over lists: the number that says whether it writes weights of 16 bits, too (Weights in
-  // table/kernels/optim.h), which are the last that it writes; -1: it cannot.
+  // Of a step over lists: the number that says whether it writes weights of 16 bits, too (Weights
+  // in table/kernels/optim.h), which are the last that it writes; -1: it cannot.
   int8_t weights = -1;
 };
 
