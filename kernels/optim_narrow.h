@@ -2,9 +2,9 @@
 // their own, float32 parameters beside 16-bit weights, and rounding at random.
 //
 //   -DPF_T=  -DPF_S=  -DPF_G=  dtypes of parameters, states and gradients
-//   -DPF_WEIGHTS=0|1|2  1: the parameters are masters of weights; 2: copies of them are written where
-//                       there is an address      -DPF_W=  their dtype
-//   -DPF_RANDOM=0|1  16 bits are rounded at random
+//   -DPF_WEIGHTS=0|1|2  1: the parameters are masters of weights, 2: copies of them are written
+//                       where there is an address    -DPF_W=  their dtype
+//   -DPF_RANDOM=0|1     16 bits are rounded at random
 #ifndef PF_OPTIM_NARROW_H
 #define PF_OPTIM_NARROW_H
 
