@@ -146,7 +146,9 @@ Accumulate::Sum sum_of(const Tensor& leaf, Device device) {
   if (!leaf.defined()) return Sum::Other;
   const Tensor& g = meta_of(leaf).grad;
   if (!g.defined()) return Sum::None;
-  const bool ours = !sparse_parts(g) && g->refs.load() == 1 && g->storage->handles.load() == 1 &&
+  // Python may have it, as a captured step does: it sees the sum in either case.
+  const bool alone = g->refs.load() <= 1 + (g->wrapper != nullptr);
+  const bool ours = !sparse_parts(g) && alone && g->storage->handles.load() == 1 &&
                     g->storage->device == device && leaf->storage->device == device &&
                     !g->storage->foreign && !g->storage->readonly && !overlaps_itself(*g.impl());
   return ours ? Sum::Ours : Sum::Other;
