@@ -265,17 +265,22 @@ class Capture {
   bool any_fixed() const;
   void hold_what_lives();
   bool survives(const Slot&) const;
+  std::vector<int> writers() const;  // of each slot: how many of the launches that run
+  // Whether it is all that ever writes what lies within.
+  bool sole(const Access&, std::span<const int> writers) const;
   void drop_dead();
   void drop_equal();
   void find_constants();
   static bool only_ours(const Storage&);  // no write of others goes unseen
-  size_t find_copies(size_t below);       // bytes each; the size of the largest
+  class Copies;
+  size_t find_copies(size_t below);  // bytes each; the size of the largest
   void make_room_for_copies(CapturedLaunch&, uint8_t dtype);
   void forget_copies();
   template <class F>
   void change_tensors(CapturedLaunch&, F change);
   void note_copied(bool lost);
   void give_up(CapturedLaunch::Fate);
+  bool takes_more_than_the_run() const;  // for what constant launches keep
   void lay_out();
   void move_out_of_pool(Slot&);
   bool fits_in_arena(const Slot&) const;

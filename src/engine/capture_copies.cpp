@@ -51,88 +51,110 @@ const pf_tensor& CapturedLaunch::noted(size_t i) const {
   return tensors[static_cast<int>(i) < outputs - copies ? i : i + static_cast<size_t>(copies)];
 }
 
-size_t Capture::find_copies(size_t below) {
-  std::vector<int> writers(slots_.size());
-  std::vector<size_t> last(slots_.size());  // launch that uses it
-  for (size_t i = 0; i < launches_.size(); ++i)
-    if (launches_[i]->runs())
-      for (const Access& a : launches_[i]->accesses) {
-        writers[static_cast<size_t>(a.slot)] += a.writes;
-        last[static_cast<size_t>(a.slot)] = i;
-      }
+// Which casts the steps of a capture can make. Readers and writers are those before any is made so.
+class Capture::Copies {
+ public:
   struct Stepped {
     size_t launch, parameter;
   };
-  std::unordered_map<int, Stepped> stepped;  // slots that one such step alone writes
-  for (size_t i = 0; i < launches_.size(); ++i) {
-    const CapturedLaunch& l = *launches_[i];
-    if (!may_copy(l)) continue;
-    const size_t n = l.tensors.size() - static_cast<size_t>(l.outputs);  // what it reads: gradients
-    for (size_t k = 0; k < n; ++k) {
-      if (!l.tensors[k].data) continue;
-      const Access& a = access_at(l, &l.tensors[k].data);
-      const Slot& s = slots_[static_cast<size_t>(a.slot)];
-      if (a.whole && a.offset == 0 && s.kind == Kind::Outer && only_ours(*s.storage) &&
-          writers[static_cast<size_t>(a.slot)] == 1)
-        stepped.emplace(a.slot, Stepped{i, k});
-    }
-  }
-  // Where somebody has it when the caller does something between two parts.
-  const auto seen_behind = [&](const Slot& s, size_t launch) {
-    for (const Stage& stage : stages_)
-      for (size_t k = 0; k + 1 < stage.parts.size(); ++k)
-        if (const size_t at = stage.parts[k].last; at > launch && s.died_at >= static_cast<int>(at))
-          return true;
-    return false;
-  };
-  struct Made {
+  struct Copy {
     Stepped by;
     int slot;
     void* data;
   };
-  const auto copied_by = [&](const CapturedLaunch& l, size_t at) {
-    std::vector<Made> made;
-    const CapturedProgram& p = l.before;
-    const ProgramKey& key = p.program->key;
+
+  // Of `below` bytes each.
+  Copies(const Capture& c, size_t below) : c_(c), below_(below), writes_(c.writers()) {
+    last_.resize(c.slots_.size());
+    for (size_t i = 0; i < c.launches_.size(); ++i) {
+      const CapturedLaunch& l = *c.launches_[i];
+      if (!l.runs()) continue;
+      for (const Access& a : l.accesses) last_[static_cast<size_t>(a.slot)] = i;
+      if (may_copy(l)) find_stepped(l, i);
+    }
+  }
+
+  bool any() const { return !stepped_.empty(); }
+
+  // What steps write in place of the launch at `at`; none unless they can write all that it does.
+  std::vector<Copy> in_place_of(size_t at) const {
+    const CapturedLaunch& l = *c_.launches_[at];
+    const ProgramKey& key = l.before.program->key;
+    std::vector<Copy> made;
     for (int k = 0; k < key.nnodes; ++k) {
-      const pf_operand &in = p.in[key.nodes[k].in[0].index],
-                       &out = p.out[static_cast<size_t>(key.nodes[k].store)];
+      const pf_operand& in = l.before.in[key.nodes[k].in[0].index];
+      const pf_operand& out = l.before.out[static_cast<size_t>(key.nodes[k].store)];
       const Access &from = access_at(l, &in.data), &to = access_at(l, &out.data);
-      const auto found = stepped.find(from.slot);
-      const Slot &weight = slots_[static_cast<size_t>(from.slot)],
-                 &copy = slots_[static_cast<size_t>(to.slot)];
-      if (found == stepped.end() || from.offset != 0 || !to.whole || copy.kind != Kind::Inner ||
-          copy.fixed || writers[static_cast<size_t>(to.slot)] != 1 ||
-          weight.nbytes != static_cast<size_t>(p.launch.numel) * sizeof(float) ||
-          copy.nbytes >= below)
-        return std::vector<Made>();
+      const auto found = stepped_.find(from.slot);
+      if (found == stepped_.end() || from.offset != 0 ||
+          slot(from).nbytes != static_cast<size_t>(l.before.launch.numel) * sizeof(float) ||
+          !fits(to, at, found->second, key.nodes[k].dtype))
+        return {};
       const Stepped& by = found->second;
-      const CapturedLaunch& step = *launches_[by.launch];
-      const auto first = static_cast<size_t>(step.outputs - step.copies);
-      const bool other = step.copies && (step.tensors[first].dtype != key.nodes[k].dtype ||
-                                         step.tensors[first + by.parameter].data);
-      const bool twice = std::any_of(made.begin(), made.end(), [&](const Made& m) {
-        return m.by.launch == by.launch && m.by.parameter == by.parameter;
-      });
-      if (other || twice || at > by.launch || last[static_cast<size_t>(to.slot)] > by.launch ||
-          seen_behind(copy, by.launch))
-        return std::vector<Made>();
+      for (const Copy& other : made)
+        if (other.by.launch == by.launch && other.by.parameter == by.parameter) return {};
       made.push_back({by, to.slot, out.data});
     }
     return made;
-  };
+  }
+
+ private:
+  const Slot& slot(const Access& a) const { return c_.slots_[static_cast<size_t>(a.slot)]; }
+
+  // Parameters that this step alone writes, all of each.
+  void find_stepped(const CapturedLaunch& l, size_t at) {
+    const size_t n = l.tensors.size() - static_cast<size_t>(l.outputs);  // what it reads: gradients
+    for (size_t k = 0; k < n; ++k) {
+      if (!l.tensors[k].data) continue;
+      const Access& a = access_at(l, &l.tensors[k].data);
+      if (a.whole && a.offset == 0 && slot(a).kind == Kind::Outer && only_ours(*slot(a).storage) &&
+          writes_[static_cast<size_t>(a.slot)] == 1)
+        stepped_.emplace(a.slot, Stepped{at, k});
+    }
+  }
+
+  // Whether a step may write what the launch at `at` writes.
+  bool fits(const Access& to, size_t at, const Stepped& by, uint8_t dtype) const {
+    if (!c_.sole(to, writes_) || slot(to).nbytes >= below_) return false;
+    if (at > by.launch || last_[static_cast<size_t>(to.slot)] > by.launch) return false;
+    if (seen_between_parts(slot(to), by.launch)) return false;
+    const CapturedLaunch& step = *c_.launches_[by.launch];
+    const auto first = static_cast<size_t>(step.outputs - step.copies);
+    return !step.copies ||
+           (step.tensors[first].dtype == dtype && !step.tensors[first + by.parameter].data);
+  }
+
+  // Whether somebody has it when the caller does something between two parts behind a launch.
+  bool seen_between_parts(const Slot& s, size_t launch) const {
+    for (const Stage& stage : c_.stages_)
+      for (size_t k = 0; k + 1 < stage.parts.size(); ++k)
+        if (const size_t at = stage.parts[k].last; at > launch && s.died_at >= static_cast<int>(at))
+          return true;
+    return false;
+  }
+
+  const Capture& c_;
+  size_t below_;
+  std::vector<int> writes_;
+  std::vector<size_t> last_;                  // launch that uses a slot
+  std::unordered_map<int, Stepped> stepped_;  // by slot
+};
+
+size_t Capture::find_copies(size_t below) {
+  const Copies copies(*this, below);
+  if (!copies.any()) return 0;
   size_t largest = 0;
   for (Stage& stage : stages_)
     for (Part& part : stage.parts)
-      for (size_t i = part.first; i < part.last && !stepped.empty(); ++i) {
+      for (size_t i = part.first; i < part.last; ++i) {
         CapturedLaunch& l = *launches_[i];
         if (!casts_alone(l)) continue;
-        const std::vector<Made> made = copied_by(l, i);
+        const std::vector<Copies::Copy> made = copies.in_place_of(i);
         if (made.empty()) continue;
         l.fate = CapturedLaunch::Fate::Constant;
         ++outcome_.constant;
         ++outcome_.copied;
-        for (const Made& m : made) {
+        for (const Copies::Copy& m : made) {
           largest = std::max(largest, slots_[static_cast<size_t>(m.slot)].nbytes);
           CapturedLaunch& step = *launches_[m.by.launch];
           if (!step.copies) make_room_for_copies(step, l.before.program->key.nodes[0].dtype);

@@ -51,23 +51,21 @@ void Capture::plan() {
       // A program that calculates something twice may do so in order not to keep it.
       if (outcome_.arena_bytes > least) give_up(Fate::Equal);
     }
-    // They would keep what the run gave back.
-    const auto too_large = [&] {
-      lay_out();
-      return outcome_.constant &&
-             outcome_.arena_bytes + outcome_.held_bytes >
-                 outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_));
-    };
     find_constants();
     // Of copies the largest ones are left out then, which others may not have been beside: a table
     // of embeddings, whose cast ends before gradients of it begin.
     size_t largest = find_copies(std::numeric_limits<size_t>::max());
-    for (int tries = 0; too_large() && outcome_.copied; ++tries) {
+    lay_out();
+    for (int tries = 0; outcome_.copied && takes_more_than_the_run(); ++tries) {
       give_up(Fate::Constant);
       find_constants();
       if (tries < kFewerCopies) largest = find_copies(largest);
+      lay_out();
     }
-    if (too_large()) give_up(Fate::Constant);
+    if (takes_more_than_the_run()) {
+      give_up(Fate::Constant);
+      lay_out();
+    }
     outcome_.planned = true;
     for (Slot& s : slots_) {
       if (s.kind != Kind::Held) continue;
@@ -76,6 +74,13 @@ void Capture::plan() {
     }
   }
   if (!arena_) take_arena();
+}
+
+// They would keep what the run gave back.
+bool Capture::takes_more_than_the_run() const {
+  return outcome_.constant &&
+         outcome_.arena_bytes + outcome_.held_bytes >
+             outcome_.pool_bytes + kSlack + static_cast<int64_t>(used_once(device_));
 }
 
 // Of what somebody holds: each run writes it before it reads it, so until then others may lie

@@ -2,7 +2,9 @@
 // launches that make what another has made, and launches that depend on nothing which changes.
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "engine/capture.h"
 #include "engine/capture_ends.h"
@@ -151,17 +153,23 @@ void Capture::drop_dead() {
   }
 }
 
-// The same launch over the same values: of two that nobody changes afterwards the first serves.
-void Capture::drop_equal() {
-  std::vector<int> writers(slots_.size());
+std::vector<int> Capture::writers() const {
+  std::vector<int> n(slots_.size());
   for (const auto& l : launches_)
     if (l->runs())
-      for (const Access& a : l->accesses) writers[static_cast<size_t>(a.slot)] += a.writes;
-  const auto sole = [&](const Access& a) {
-    const Slot& s = slots_[static_cast<size_t>(a.slot)];
-    return s.kind == Kind::Inner && !s.fixed && a.whole && !a.reads &&
-           writers[static_cast<size_t>(a.slot)] == 1;
-  };
+      for (const Access& a : l->accesses) n[static_cast<size_t>(a.slot)] += a.writes;
+  return n;
+}
+
+bool Capture::sole(const Access& a, std::span<const int> writers) const {
+  const auto i = static_cast<size_t>(a.slot);
+  return a.writes && !a.reads && a.whole && slots_[i].kind == Kind::Inner && !slots_[i].fixed &&
+         writers[i] == 1;
+}
+
+// The same launch over the same values: of two that nobody changes afterwards the first serves.
+void Capture::drop_equal() {
+  const std::vector<int> writes = writers();
   std::vector<int> same(slots_.size());  // the slot that a slot's readers read
   for (size_t i = 0; i < same.size(); ++i) same[i] = static_cast<int>(i);
   std::vector<uint32_t> version(slots_.size());
@@ -177,7 +185,7 @@ void Capture::drop_equal() {
         bool fits = !l.live && !l.accesses.empty();
         for (Access& a : l.accesses) {
           a.slot = same[static_cast<size_t>(a.slot)];
-          if (a.writes) fits &= sole(a);
+          if (a.writes) fits &= sole(a, writes);
         }
         std::string key;
         if (fits) {
@@ -212,15 +220,12 @@ bool Capture::only_ours(const Storage& s) {
 // Launches over tensors from outside that nobody has written since they were captured, which takes
 // two calls that a training step would have changed its weights in.
 void Capture::find_constants() {
-  std::vector<int> writers(slots_.size());
-  for (const auto& l : launches_)
-    if (l->runs())
-      for (const Access& a : l->accesses) writers[static_cast<size_t>(a.slot)] += a.writes;
+  const std::vector<int> writes = writers();
   std::vector<bool> steady(slots_.size());
   std::vector<std::vector<int>> from(slots_.size());  // roots
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& s = slots_[i];
-    steady[i] = s.kind == Kind::Outer && !writers[i] && only_ours(*s.storage) &&
+    steady[i] = s.kind == Kind::Outer && !writes[i] && only_ours(*s.storage) &&
                 s.storage->version == s.at_end;
     if (steady[i]) from[i] = {static_cast<int>(i)};
   }
@@ -235,8 +240,7 @@ void Capture::find_constants() {
         for (const Access& a : l.accesses) {
           const auto i = static_cast<size_t>(a.slot);
           if (a.writes) {
-            fits &= slots_[i].kind == Kind::Inner && !slots_[i].fixed && a.whole && !a.reads &&
-                    writers[i] == 1;
+            fits &= sole(a, writes);
           } else {
             fits &= steady[i];
             if (fits) its.insert(its.end(), from[i].begin(), from[i].end());
@@ -273,7 +277,6 @@ void Capture::give_up(Fate what) {
       for (Part& part : stage.parts) part.roots.clear();
   }
   (what == Fate::Constant ? outcome_.constant : outcome_.equal) = 0;
-  lay_out();
 }
 
 // When all of a stage has run: steps have written copies of what they wrote, too, unless one was

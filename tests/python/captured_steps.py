@@ -3,6 +3,7 @@
 import numpy as np
 
 import pyflame as pf
+import pyflame.nn.functional as F
 from pyflame import nn
 
 CAPTURED = {"mode": "reduce-overhead"}
@@ -17,6 +18,20 @@ def model(dropout=0.25, seed=1):
 
 def batches(n, rows=6):
     return [(pf.randn(rows, 13), pf.randint(0, 5, (rows,))) for _ in range(n)]
+
+
+def classifier_step(m):
+    """(its AdamW, a step of training it)."""
+    o = pf.optim.AdamW(m.parameters(), lr=0.01)
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        return loss
+
+    return o, step
 
 
 def same(a, b):

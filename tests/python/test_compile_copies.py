@@ -214,7 +214,7 @@ def test_an_optimizer_in_front_and_two_of_one_weight():
         )
 
 
-def test_a_step_that_fails_between_leaves_casts_to_be_made():
+def test_casts_follow_whoever_writes_the_weights():
     """Another optimizer's state, comparisons with Python in between, memory that somebody else sees."""
 
     def run(wrap):

@@ -5,10 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from captured_steps import CAPTURED, batches, calls, model, same
+from captured_steps import CAPTURED, batches, calls, classifier_step, model, same
 
 import pyflame as pf
-import pyflame.nn.functional as F
 from pyflame import nn
 
 
@@ -182,16 +181,7 @@ def test_constants_are_not_those_of_memory_that_others_write():
 
 
 def train(m, wrap, steps=8):
-    o = pf.optim.AdamW(m.parameters(), lr=0.01)
-
-    def step(x, y):
-        o.zero_grad()
-        loss = F.cross_entropy(m(x), y)
-        loss.backward()
-        o.step()
-        return loss
-
-    step = wrap(step)
+    step = wrap(classifier_step(m)[1])
     pf.manual_seed(3)
     return [step(x, y).item() for x, y in batches(steps, rows=300)], step
 
@@ -424,7 +414,7 @@ def test_report(tmp_path):
     assert re.search(r"5 calls replayed, 2 run by Python", text)
     assert re.search(r"captured at .*test_compile_passes\.py:\d+", text)
     assert re.search(r"memory: [\d.]+ MiB in one block .* saved", text)
-    assert re.search(r"adamw_step  [\d.]+ us +at .*test_compile_passes\.py:\d+", text)
+    assert re.search(r"adamw_step  [\d.]+ us +at .*captured_steps\.py:\d+", text)
     assert text.count("|") >= 32 and "launches 0 to" in text
     svg = (tmp_path / "plan.svg").read_text()
     assert svg.startswith("<svg") and svg.count("<rect") == 1 + len(outcome(step)["pieces"])

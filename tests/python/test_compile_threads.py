@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from captured_steps import CAPTURED, batches, calls, model, same
+from captured_steps import CAPTURED, batches, calls, classifier_step, model, same
 from conftest import DEVICE
 
 import pyflame as pf
@@ -137,15 +137,7 @@ def in_a_child(work):
 
 def trains(wrap=lambda f: f, m=None):
     m = m or model(0.0)
-    o = pf.optim.AdamW(m.parameters(), lr=0.01)
-
-    def step(x, y):
-        o.zero_grad()
-        loss = F.cross_entropy(m(x), y)
-        loss.backward()
-        o.step()
-        return loss
-
+    o, step = classifier_step(m)
     return m, o, wrap(step)
 
 

@@ -99,7 +99,6 @@ def test_gradients_that_somebody_has_are_added_to_in_place():
         np.testing.assert_allclose(a.cpu().numpy(), b.cpu().numpy(), rtol=2e-4, atol=2e-6)
 
 
-@pytest.mark.skipif(DEVICE == "paranoid", reason="nothing is captured there")
 def test_captured_steps_have_the_same_bits():
     def steps(compiled):
         model = made()

@@ -372,8 +372,7 @@ class Step:
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
         capture.watch(watched)
         capture.moves = variant.moves
-        recording = Recording(capture)
-        recording.arrays = []
+        recording = Recording(capture, arrays=[])
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
         try:
             _live.recording = recording
@@ -541,8 +540,7 @@ class Step:
         device = _device_of(given.tensors, list(variant.begins_with))
         trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
-        recording = Recording(trial)
-        recording.arrays = []
+        recording = Recording(trial, arrays=[])
         state = self._state(variant)
         at_end = None
         if variant.calls > 2 or variant.recording.gives_gradients:

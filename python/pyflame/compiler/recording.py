@@ -16,15 +16,14 @@ Tensor = _C.Tensor
 
 
 class Recording:
-    """While a thread captures: what optimizers and schedules ask to be done outside of it."""
+    """While a thread captures: what optimizers and schedules ask to be done outside of it. `arrays`, if a
+    list, gets those (of NumPy and others) whose elements the step copies into tensors."""
 
-    def __init__(self, capture):
+    def __init__(self, capture, arrays=None):
         self.capture = capture
         self.outside_calls = []  # between two parts
         self.cells = []  # of those within
-        self.arrays = (
-            None  # a list: of NumPy and others, whose elements the step copies into tensors
-        )
+        self.arrays = arrays
         self.stepped = {}  # parameters of optimizers that made a step
         self.gives_gradients = False  # as results
 
