@@ -20,9 +20,9 @@ def batches(n, rows=6):
     return [(pf.randn(rows, 13), pf.randint(0, 5, (rows,))) for _ in range(n)]
 
 
-def classifier_step(m):
+def classifier_step(m, parameters=None):
     """(its AdamW, a step of training it)."""
-    o = pf.optim.AdamW(m.parameters(), lr=0.01)
+    o = pf.optim.AdamW(parameters or m.parameters(), lr=0.01)
 
     def step(x, y):
         o.zero_grad()

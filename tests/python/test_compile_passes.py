@@ -9,6 +9,7 @@ from captured_steps import CAPTURED, batches, calls, classifier_step, model, sam
 
 import pyflame as pf
 from pyflame import nn
+from pyflame.models import GPT, GPTConfig
 
 
 def slack():
@@ -529,3 +530,22 @@ def test_shapes_that_change_all_the_time():
     before = calls(c)[0]
     c(pf.zeros(3))
     assert calls(c)[0] == before + 1  # it was used last of the first three
+
+
+def test_shapes_that_come_once_run_the_programs_that_are_there():
+    """What is captured holds for one shape, what is fused for all: there is always a general variant."""
+    m = GPT(GPTConfig(vocab=17, layers=2, width=32, heads=2, context=64))
+    o, step = classifier_step(lambda x: m(x).flatten(0, 1), m.parameters())
+    step = pf.compile(step, dynamic=True, recompile_limit=2, **CAPTURED)
+
+    def made(length):
+        before = pf.debug.stats()["programs_made"]
+        data = pf.randint(0, 17, (2, length + 1))
+        step(data[:, :-1].contiguous(), data[:, 1:].flatten())
+        pf.flush()
+        return pf.debug.stats()["programs_made"] - before
+
+    first = made(16) + made(17)
+    again = [made(n) for n in (*range(18, 32), 47, 63)]
+    assert sum(again) <= 2 < first, (first, again)
+    assert calls(step) == (0, 18)
