@@ -13,35 +13,43 @@ def captured(torch, device, step, batches, **options):
     elif device == "cpu" or not options.pop("graph", True):
         call = step
     else:
-        call = graphed(torch, step, batches[0])
+        call = Graphed(torch, step)
     turn = [0]
 
     def run():
         turn[0] ^= 1
         return call(*batches[turn[0]])
 
+    run.hides_memory = isinstance(call, Graphed)
     return run
 
 
-def graphed(torch, step, batch):
-    inputs = [t.clone() for t in batch]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step(*inputs)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step(*inputs)
+class Graphed:
+    """A CUDA graph of PyTorch's, made at the first call behind three steps without."""
 
-    def call(*batch):
-        for mine, given in zip(inputs, batch):
+    def __init__(self, torch, step):
+        self.torch, self.step, self.graph = torch, step, None
+
+    def make(self, batch):
+        cuda = self.torch.cuda
+        self.inputs = [t.clone() for t in batch]
+        side = cuda.Stream()
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            for _ in range(3):
+                self.step(*self.inputs)
+        cuda.current_stream().wait_stream(side)
+        self.graph = cuda.CUDAGraph()
+        with cuda.graph(self.graph):
+            self.result = self.step(*self.inputs)
+
+    def __call__(self, *batch):
+        if not self.graph:
+            self.make(batch)
+        for mine, given in zip(self.inputs, batch):
             mine.copy_(given)
-        graph.replay()
-        return result
-
-    return call
+        self.graph.replay()
+        return self.result
 
 
 def adam(torch, device, kind, params, **options):
