@@ -108,8 +108,7 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_pair(input1, input2, op);
   ops::check_pair(input1, target, op);
-  return reduced(at_least_0(add(mul(neg(target), ops::difference(input1, input2)), Scalar(margin))),
-                 r);
+  return reduced(at_least_0(add(mul(ops::difference(input2, input1), target), Scalar(margin))), r);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
