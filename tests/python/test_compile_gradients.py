@@ -195,3 +195,19 @@ def test_parameters_that_leave_an_optimizer_between_calls():
             yield [*m.parameters(), *[p.grad for p in m.parameters()]]
 
     assert calls(both(make))[0] >= 9
+
+
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+def test_checkpoints_that_want_a_backward_of_their_own():
+    """Reentrant ones give gradients to `.grad` alone: such a step runs as always, and is not an error."""
+
+    def make(wrap):
+        m = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+        call = wrap(lambda x: pf.utils.checkpoint.checkpoint(m, x, use_reentrant=True).sum())
+        for _ in range(6):
+            m.zero_grad()
+            x = pf.randn(2, 3, requires_grad=True)
+            call(x).backward()
+            yield x.grad, m[0].weight.grad
+
+    assert "use_reentrant=False" in both(make).report()

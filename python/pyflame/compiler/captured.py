@@ -485,7 +485,10 @@ class Step:
         variant.leaves = leaves
         # Kept, for the caller's own backward pass behind this call.
         run = measured(grad) if self.how.measures else grad
-        found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        try:
+            found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        except _C.AutogradError as e:  # it can only be made by backward(), or not at all
+            return capture.break_off(f"its backward pass cannot be made ahead ({str(e)})")
         variant.gives = [g is not None for g in found]
         capture.close_stage([g for g in found if g is not None])
 
