@@ -193,6 +193,15 @@ void Surroundings::each(const Place& p, F&& f) const {
       return;
     case Entries: {
       PyObject *key = nullptr, *value = nullptr;
+      if (PyODict_Check(p.owner)) {  // has an order of its own
+        const Obj keys(check(PyObject_GetIter(p.owner)));
+        for (Py_ssize_t i = 0; i < most_; ++i) {
+          const Obj of(PyIter_Next(keys.get()));  // the dict has it, too
+          if (PyErr_Occurred()) throw PythonError();
+          if (!of.get() || !f(of.get(), PyDict_GetItemWithError(p.owner, of.get()), i)) return;
+        }
+        return;
+      }
       for (Py_ssize_t at = 0, i = 0; i < most_ && PyDict_Next(p.owner, &at, &key, &value); ++i)
         if (!f(key, value, i)) return;
       return;

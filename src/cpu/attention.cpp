@@ -388,6 +388,7 @@ void mask_backward(const KernelArgs& args) {
   const pf_tensor& dmask = args.tensor(at.dmask);
   const int nd = dmask.ndim;
   const int64_t mask_rows = dmask.shape[nd - 2], mask_cols = dmask.shape[nd - 1];
+  if (mask_rows == 0 || mask_cols == 0) return;  // one row is also what queries share
   const micro::Kernels<T>& kern = micro::kernels<T>();
   const int64_t ld = round_up(z.most_s, std::max<int64_t>(kern.nr, attention::kRowPad));
   const int64_t block = block_of(z), blocks = mask_rows > 1 ? (z.rows + block - 1) / block : 1;

@@ -29,6 +29,13 @@ using autograd::Place;
 
 namespace {
 
+// Whether somebody is to hear of what comes to a node, or a vmap: more than Python having seen it.
+bool is_heard(const Node& n) {
+  const auto& e = n.extras;
+  return e &&
+         !(e->before.empty() && e->after.empty() && e->accumulated.empty() && e->levels.empty());
+}
+
 struct Waiting {
   Ref<Node> node;
   Grads grads;
@@ -131,7 +138,7 @@ class Pass {
     const auto it = waiting_.find(e.node.get());
     if (it == waiting_.end()) {
       Accumulate* const end = open_end(*e.node);
-      return end && !end->extras && end->add_by(device, add);
+      return end && !is_heard(*end) && end->add_by(device, add);
     }
     if (it->second.gate || e.input >= it->second.grads.size()) return false;
     const Tensor& t = it->second.grads[e.input];
@@ -143,11 +150,11 @@ class Pass {
 
   // See autograd::give.
   void give(const Node& n, size_t i, Tensor& g) {
-    if (n.extras || !n.needs(i) || !g.defined() || sparse_parts(g) || detect_anomaly()) return;
+    if (is_heard(n) || !n.needs(i) || !g.defined() || sparse_parts(g) || detect_anomaly()) return;
     const Edge* e = &n.next[i];
     // The gradient of a cast is a cast: of what is made in the leaf's dtype there is nothing to do.
     const Node& to = *e->node;
-    const bool through = is_cast(to) && to.next[0].node && to.hooks.empty() && !to.extras &&
+    const bool through = is_cast(to) && to.next[0].node && to.hooks.empty() && !is_heard(to) &&
                          !captures_.count(e->node.get());
     if (through) {
       auto* end = dynamic_cast<Accumulate*>(to.next[0].node.get());
@@ -237,7 +244,7 @@ class Pass {
     const bool fits =
         sum == Accumulate::Sum::Ours ? !sparse_parts(g) : all && sum == Accumulate::Sum::None;
     // Who waits for the sum is told once.
-    if (!fits || (!all && end->extras)) return false;
+    if (!fits || (!all && is_heard(*end))) return false;
     Grads only(1);  // nobody else has it
     only[0] = std::move(g);
     end->apply(only);
@@ -270,7 +277,7 @@ class Pass {
   FunctionNode* behind_gate(const Node& n, const Grads& grads) const {
     if (n.next.size() != 1 || grads.size() != 1 || !grads[0].defined()) return nullptr;
     auto* to = dynamic_cast<FunctionNode*>(n.next[0].node.get());
-    if (!to || !to->takes_gate || mode_ || n.extras || !to->hooks.empty() || to->extras ||
+    if (!to || !to->takes_gate || mode_ || is_heard(n) || !to->hooks.empty() || is_heard(*to) ||
         waiting_.count(to) || captures_.count(to) || (restricted_ && !leads_.count(to)) ||
         sparse_parts(grads[0]) || hiding() || detect_anomaly() || !to->takes_gate(grads[0]))
       return nullptr;
@@ -294,7 +301,7 @@ class Pass {
   void step(Waiting& w) {
     Node& n = *w.node;
     GradMode mode(mode_);
-    if (w.gate && (!n.hooks.empty() || n.extras)) close_gate(w);  // a hook has put them there
+    if (w.gate && (!n.hooks.empty() || is_heard(n))) close_gate(w);  // a hook has put them there
     if (several_devices()) [[unlikely]]
       bring_home(n, w);
     if (!n.hooks.empty()) run_hooks(n, w);

@@ -250,10 +250,10 @@ struct Job {
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const Shape s = shape_of(t, pass, d);
+    if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
     if (heads * at.tiles == 0) return;
-    if (pass == Pass::Mask) return launch_flash_mask(a, s, d);
     const int64_t blocks = (pass == Pass::Keys ? heads / at.group : heads) * at.tiles;
     const char *file = pass == Pass::Forward ? "flash_forward.h" : "flash_backward.h",
                *entry = pass == Pass::Forward   ? "flash_forward"

@@ -311,3 +311,15 @@ def test_scores_that_are_no_numbers():
         assert out.isnan().all()
     hidden = flex.flex_attention(q, k, v, lambda s, b, h, i, j: pf.where(i < 0, s, -INF))
     assert (hidden == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float16])
+@pytest.mark.parametrize("length, keys", [(0, 5), (0, 127), (3, 0), (0, 0)])
+def test_gradients_of_masks_over_nothing(length, keys, dtype):
+    """Nothing is written behind an empty one (the paranoid device looks); shared rows and columns get zeros."""
+    for shape in ((2, length, keys), (length, keys), (1, keys), (length, 1), (1, 1), (2, 1, 1)):
+        q, k, v = (pf.randn(2, n, 8, dtype=dtype) for n in (length, keys, keys))
+        mask = pf.randn(*shape, dtype=dtype, requires_grad=True)
+        SDPA(q.requires_grad_(), k, v, attn_mask=mask).sum().backward()
+        assert mask.grad.shape == shape and not mask.grad.count_nonzero().item()
+        assert not q.grad.count_nonzero().item()

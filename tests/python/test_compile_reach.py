@@ -119,6 +119,13 @@ def cases():
     yield "namedtuple", Case(lambda: held["p"].v, lambda n: held.update(p=pair(n)))
     deep = [[[1.0]]]
     yield "lists in lists", Case(lambda: deep[0][0][0], lambda n: deep[0][0].__setitem__(0, n))
+    order = collections.OrderedDict(a=1.0, b=2.0)
+
+    def turn(n):
+        order.move_to_end("a", last=n != 1.0)
+
+    yield "order of an ordered dict", Case(lambda: next(iter(order.values())), turn)
+    yield "text", Case(lambda: getattr(Plain, "scale"), lambda n: setattr(Plain, "scale", n))  # noqa: B009
     space = types.SimpleNamespace(v=types.SimpleNamespace(w=1.0))
     yield "namespaces", Case(lambda: space.v.w, lambda n: setattr(space.v, "w", n))
 
@@ -182,3 +189,84 @@ def test_operations_as_variables(monkeypatch):
     check(lambda x: helper(x), lambda n: monkeypatch.setitem(globals(), "helper", lambda x: x * n))
     call = {"f": abs, "g": pf.nn.functional.scaled_dot_product_attention, "h": pf.Tensor.exp}
     check(lambda x: call["f"](x), lambda n: call.update(f=lambda x: x * n))
+
+
+class Tools:
+    scale = 1.0
+
+    @staticmethod
+    def of_static(x):
+        return x * Tools.scale
+
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.scale
+
+
+@pytest.mark.parametrize("what", ["static", "class", "bound"])
+def test_methods_of_classes_that_a_step_names(what, monkeypatch):
+    f = {
+        "static": lambda x: Tools.of_static(x),
+        "class": lambda x: Tools.of_class(x),
+        "bound": Tools.of_class,
+    }[what]
+    check(f, lambda n: monkeypatch.setattr(Tools, "scale", n))
+
+
+def other_module():
+    found, inner = types.ModuleType("other_module"), types.ModuleType("other_module.inner")
+    for module in (found, inner):
+        text = "number = 1.0\ndef scaled(x): return x * number\nclass Of:\n    number = 1.0"
+        exec(text, vars(module))
+    found.inner = inner
+    return found
+
+
+other = other_module()
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("what", ["function", "class", "value"])
+def test_functions_and_classes_of_other_modules(what, within):
+    module = other.inner if within else other
+    f = {
+        ("function", False): lambda x: other.scaled(x), ("class", False): lambda x: x * other.Of.number,
+        ("value", False): lambda x: x * other.number, ("function", True): lambda x: other.inner.scaled(x),
+        ("class", True): lambda x: x * other.inner.Of.number, ("value", True): lambda x: x * other.inner.number,
+    }[what, within]  # fmt: skip
+    owner = module.Of if what == "class" else module
+    check(f, lambda n: setattr(owner, "number", n))
+
+
+class Holds:
+    def run(self, x):
+        return self.inner(x)
+
+    def inner(self, x):
+        return other.layers(x)
+
+
+@pytest.mark.parametrize("how", ["function", "method", "layer of a class"])
+def test_layers_of_other_modules(how, monkeypatch):
+    """Of those the mode, the parameters and the hooks are followed."""
+    layers = other.layers = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.99))
+    monkeypatch.setattr(Holds, "net", layers, raising=False)
+    f = {
+        "function": lambda x: other.layers(x), "method": Holds().run, "layer of a class": lambda x: Holds.net(x),
+    }[how]  # fmt: skip
+    c = pf.compile(f, **CAPTURED)
+    x = pf.ones(64, 2)
+    with pf.no_grad():
+        for n in range(24):
+            if n == 5:
+                layers.eval()
+            elif n == 10:
+                layers[0].weight = nn.Parameter(pf.ones(2, 2))
+            elif n == 15:
+                layers.append(nn.Tanh())
+            elif n == 20:
+                layers.register_forward_hook(lambda *a: a[2] * 2)
+            got = c(x)
+            if n >= 5:
+                assert pf.equal(got, layers(x)), n
+    assert calls(c)[0] >= 6, c.report()

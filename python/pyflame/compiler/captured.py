@@ -13,6 +13,7 @@ import warnings
 import weakref
 
 from .. import _C, _live
+from .._torch_names import empty_strided
 from ..autograd import Function, grad
 from ..autograd.graph import recompute_cheap
 from ..nn import module as _module
@@ -110,9 +111,8 @@ class _Variant:
 
     def result(self, made, tensors):
         """What the function gives of `tensors`, for those that were made."""
-        made = iter(made)
         leaves = [
-            next(made) if kind == "made" else tensors[value] if kind == "given" else value
+            made[value] if kind == "made" else tensors[value] if kind == "given" else value
             for kind, value in self.picks
         ]
         return tree_unflatten(leaves, self.tree)
@@ -133,6 +133,7 @@ class _Replayed(Function):
         ctx.variant, ctx.run = variant, variant.begin_pass()
         wanted = variant.differentiable
         ctx.mark_non_differentiable(*[o for o, w in zip(outputs, wanted) if not w])
+        ctx.set_materialize_grads(False)
         return tuple(outputs)
 
     @staticmethod
@@ -149,13 +150,16 @@ class _Replayed(Function):
                 "again, or use mode='default' for it"
             )
         given = [g for g, wanted in zip(gradients, variant.differentiable) if wanted]
-        given = [_as_laid_out(g, s) for g, s in zip(given, variant.strides)]
+        # What is behind none of the results that have one gets none, and not zeros.
+        behind = set().union(*[r for g, r in zip(given, variant.behind) if g is not None])
+        given = [_as_laid_out(g, s) for g, s in zip(given, variant.seeds)]
         capture = variant.capture
         capture.start(1, given)
         capture.run(1, 0)
         made = iter(capture.results(1))
         ctx.run.done = True
-        return (None, None, *[next(made) if there else None for there in variant.gives])
+        found = [next(made) if there else None for there in variant.gives]
+        return (None, None, *[g if n in behind else None for n, g in enumerate(found)])
 
 
 class _Passed(Function):
@@ -164,6 +168,7 @@ class _Passed(Function):
     @staticmethod
     def forward(ctx, variant, copies, *outputs):
         ctx.run = variant.begin_pass()
+        ctx.set_materialize_grads(False)
         return tuple(copies)
 
     @staticmethod
@@ -172,7 +177,11 @@ class _Passed(Function):
         return (None, None, *gradients)
 
 
-def _as_laid_out(gradient, strides):
+def _as_laid_out(gradient, seed):
+    """Lying as (shape, strides, dtype, device) of a seed says; zeros for None."""
+    shape, strides, dtype, device = seed
+    if gradient is None:
+        return empty_strided(shape, strides, dtype=dtype, device=device).zero_()
     if gradient.stride() == strides and not gradient.storage_offset():
         return gradient
     return gradient.new_empty_strided(gradient.shape, strides).copy_(gradient)
@@ -352,7 +361,10 @@ class Step:
     # ---- capturing -----------------------------------------------------------------------------
 
     def _capture(self, variant, given, args, kwargs):
-        modules, optimizers, tensors = guards.reached(self.seen, (*self.modules, *variant.objects))
+        state = self._state(variant)
+        modules, optimizers, tensors = guards.reached(
+            self.seen, (*self.modules, *variant.objects), state
+        )
         structure = guards.Structure(modules)
         if (hooked := structure.hooked()) is not None or _module._any_call_hooks:
             where = type(hooked).__name__ if hooked is not None else "every module"
@@ -365,10 +377,10 @@ class Step:
             outside.pop(id(t), None)
         watched = list(outside.values())
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
+        made_by = [(t, t.grad_fn) for t in (*given.tensors, *watched)]
         # Not the gradients: they would not end where the step clears them.
         gradients = {p: _number_of_gradient(p) for p in begins_with}
 
-        state = self._state(variant)
         capture = _C._capture_begin(_device_of(given.tensors, watched), None)
         capture.watch(watched)
         capture.moves = variant.moves
@@ -381,7 +393,8 @@ class Step:
             result = self.function(*args, **kwargs)
             outputs, tree = tree_flatten(result)
             variant.tree = tree
-            tensors_out, variant.picks = _sorted_out(outputs, given.tensors, recording)
+            variant.outside = outside
+            tensors_out, variant.picks = _sorted_out(outputs, given.tensors, variant, recording)
             wanted = [o for o in tensors_out if o.requires_grad]
             capture.close_stage(tensors_out)
             backward_within = bool(capture.leaves())
@@ -392,6 +405,8 @@ class Step:
                     self._capture_backward(variant, capture, wanted, given.tensors, leaves)
             else:
                 variant.gives = None
+                if wanted and backward_within and not _reached_from(wanted)[1]:
+                    capture.break_off("gradients of a result of a step that makes some itself")
             at_end = recording.gradients()
             if not capture.broken():
                 capture.end()
@@ -407,6 +422,8 @@ class Step:
             variant.reason = "the program gives a tensor another memory, shape or requires_grad"
         elif _C._capture_signature(given.tensors) != given.signature:
             variant.reason = "the program changes more of an argument than its values"
+        elif any(t.grad_fn is not f for t, f in made_by):
+            variant.reason = "the program writes what wants gradients to a tensor that it was given"
         elif changed := state.changed():
             variant.reason = f"the program changes {changed}, which a replay would not"
         if capture.read_again():  # the next call is captured without
@@ -451,19 +468,27 @@ class Step:
         if any(_C._has_hooks(p) for p in leaves):
             return capture.break_off("hooks of parameters, which Python has to call")
         inputs = [t for t in _once(tensors) if t.requires_grad]
-        known = {id(t) for t in (*inputs, *leaves)}
-        for leaf in _leaves_of(wanted, inputs):
-            if id(leaf) not in known:
+        inputs_and_leaves = [*inputs, *leaves]
+        known = {id(t): n for n, t in enumerate(inputs_and_leaves)}
+        variant.behind = []  # of each result the numbers of those that it has a gradient of
+        variant.goes_back_by_python = False
+        for o in wanted:
+            found, _, calls = _reached_from([o], inputs)
+            variant.goes_back_by_python |= calls
+            if any(id(t) not in known for t in found):
                 return capture.break_off("a gradient of a tensor that the step does not show")
+            variant.behind.append({known[id(t)] for t in found})
         seeds = [o.detach().clone() for o in wanted]
         capture.moves = False  # the graph is retained, and logits with it
         capture.open_stage(seeds)
-        variant.strides = [s.stride() for s in seeds]
+        variant.seeds = [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]
         variant.leaves = leaves
-        inputs_and_leaves = [*inputs, *leaves]
         # Kept, for the caller's own backward pass behind this call.
         run = measured(grad) if self.how.measures else grad
-        found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        try:
+            found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        except _C.AutogradError as e:  # it can only be made by backward(), or not at all
+            return capture.break_off(f"its backward pass cannot be made ahead ({str(e)})")
         variant.gives = [g is not None for g in found]
         capture.close_stage([g for g in found if g is not None])
 
@@ -507,7 +532,7 @@ class Step:
         ):
             return
         cells = [(c.number, c.optimizer, c.groups) for c in recording.cells]
-        alone = variant.tree.is_leaf() and variant.picks == [("made", None)]
+        alone = variant.tree.is_leaf() and variant.picks == [("made", 0)]
         self.quick = _C._Replay(
             variant.capture, given.signature, self.how.verify_every - variant.since_verified,
             (
@@ -553,7 +578,7 @@ class Step:
             trial.open_stage(_once(given.tensors))
             result = self.function(*args, **kwargs)
             outputs, _ = tree_flatten(result)
-            trial.close_stage(_sorted_out(outputs, given.tensors, recording)[0])
+            trial.close_stage(_sorted_out(outputs, given.tensors, variant, recording)[0])
             if at_end is None:
                 at_end = recording.gradients()
         finally:
@@ -577,6 +602,8 @@ class Step:
             if not what and at_end is not variant.at_end:
                 if recording.gives_gradients or not variant.take_over(recording, at_end):
                     what = "its gradients are others"
+        if changed and not what and variant.gives is not None and variant.goes_back_by_python:
+            what = "and the backward pass, which is not compared, is written in Python"
         if not variant.reason and (by_itself := state.changed()):
             variant.reason = f"the program changes {by_itself}, which a replay would not"
         if what and changed:  # seen before a call has run without it
@@ -648,24 +675,31 @@ def _device_of(*lists):
     return _C.get_device()
 
 
-def _leaves_of(outputs, inputs):
-    """Leaves that a backward pass from these to the inputs would come to besides."""
-    found, seen = [], {t.grad_fn for t in inputs if t.grad_fn is not None}
-    waiting = [o.grad_fn for o in outputs if o.grad_fn is not None]
+def _reached_from(outputs, inputs=()):
+    """(inputs and other leaves that a backward pass from these comes to, whether it has been made, whether
+    Python is called in it)"""
+    found, seen = [], set()
+    ends = {t.grad_fn: t for t in inputs if t.grad_fn is not None}
+    waiting, made, calls = [o.grad_fn for o in outputs], False, False
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
+        made |= getattr(node, "released", False)
+        if node in ends:
+            found.append(ends[node])
+            continue
+        calls |= hasattr(node, "needs_input_grad")
         if (leaf := getattr(node, "variable", None)) is not None:
             found.append(leaf)
         waiting.extend(n for n, _ in node.next_functions)
-    return found
+    return found, made, calls
 
 
-def _sorted_out(leaves, given, recording):
+def _sorted_out(leaves, given, variant, recording):
     """(tensors that the step made, how each leaf of its result is found again)"""
-    made, picks = [], []
+    made, picks, numbers = [], [], {}
     places = {id(t): i for i, t in enumerate(given)}
     # Gradients stay where they are, in the capture's memory; results get other memory each time.
     staying = {_C._storage_number(g) for _, g in recording.gradients() if g is not None}
@@ -674,7 +708,13 @@ def _sorted_out(leaves, given, recording):
             if id(leaf) in places:
                 picks.append(("given", places[id(leaf)]))
                 continue
-            picks.append(("made", None))
+            if id(leaf) in variant.outside:  # a parameter, or another tensor of the program
+                picks.append(("as it was", leaf))
+                continue
+            number = numbers.setdefault(id(leaf), len(made))  # one that is there twice is one again
+            picks.append(("made", number))
+            if number < len(made):
+                continue
             stays = _C._storage_number(leaf) in staying
             made.append(leaf.detach().clone() if stays else leaf)
             recording.gives_gradients |= stays

@@ -22,6 +22,7 @@ MOST = 1000  # values that are looked at of one list, dict or object
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Bytes of an array of which everything is looked at; of a larger one, some elements.
 _ALL, _ALL_OF_STRIDED = 1 << 16, 1 << 12
+_BY_TEXT = frozenset(("getattr", "globals", "vars"))  # with names of what they give as texts
 _DEEP = 6  # containers and objects within each other
 _HEAP_TYPE = 1 << 9  # of a class's __flags__: it was made while the program runs
 VALUES = frozenset((*PLAIN, Tensor, Parameter, Buffer))
@@ -74,10 +75,12 @@ class Arguments:
         self.key = (self.signature, spec, rest)
 
 
-def reached(function, objects=()):
+def reached(function, objects, state):
     """(modules, optimizers, tensors) that a function can reach by its object, its closure, the
-    globals that it names and its defaults, and those among `objects`."""
-    modules, optimizers, tensors = {}, {}, {}
+    globals that it names and its defaults, those among `objects`, and those that a State found."""
+    modules = {id(m): m for m in state.modules}
+    optimizers = {id(o): o for o in state.optimizers}
+    tensors = {id(t): t for t in state.tensors}
     seen = set()
 
     def look(value, depth):
@@ -136,9 +139,10 @@ class State:
         self._ignored = ignored
         self._seen = set()
         self._whole = set()  # ids of arrays of which everything is looked at
-        # Names that the functions have, of attributes and globals.
-        self._used = {"forward", "__call__"}
-        self._classes = {}  # of objects that were found: {class: names of it that are looked at}
+        # Names that the functions have, of attributes and globals, and what is called without a name.
+        self._used = {"__call__", "forward", "backward", "setup_context", "jvp", "vmap"}
+        self._classes = {}  # that were found, or objects of them: {class: names that are looked at}
+        self.modules, self.optimizers, self.tensors = [], [], []  # that were found
         self._look(function, "", 0)
         for value in objects:
             self._look(value, type(value).__name__, 0)
@@ -175,6 +179,7 @@ class State:
     def stays(self):
         """Is asked from now on whether all is as it is; keeps no tensor from ending."""
         self._alive.clear()
+        self.modules.clear(), self.optimizers.clear(), self.tensors.clear()
         return self
 
     def _keep(self, name, how, container, keys, pairs, depth):
@@ -185,6 +190,7 @@ class State:
         for key, value in pairs:
             if isinstance(value, Tensor):
                 self._alive.append(value)
+                self.tensors.append(value)
             elif type(value) not in PLAIN:
                 self._look(value, f"{name}.{key}" if isinstance(key, str) else name, depth + 1)
 
@@ -209,11 +215,20 @@ class State:
         names = _names_in(code)
         self._used.update(names)
         self._keep_names(name, scope, names, depth)
-        for n in names:  # what a module or a class that is named there holds, if it is a value
-            space = scope.get(n)
-            if isinstance(space, (type, types.ModuleType)) and not _is_ours(_home(space)):
-                d = vars(space)
-                self._keep_names(n, d, [m for m in names if _is_value(d.get(m))], depth)
+        for n in names:
+            self._keep_module(n, scope.get(n), names, depth)
+
+    def _keep_module(self, name, module, names, depth):
+        """What a module has by these names, in modules of its own, too."""
+        if not isinstance(module, types.ModuleType) or _is_ours(module.__name__) or depth > _DEEP:
+            return
+        d = vars(module)
+        fixed = module.__name__.partition(".")[0] in sys.stdlib_module_names
+        inner = [n for n in names if isinstance(d.get(n), types.ModuleType)]
+        few = [n for n in names if n in d and n not in inner and (not fixed or _is_value(d[n]))]
+        self._keep_names(name, d, few, depth)
+        for n in () if fixed else inner:
+            self._keep_module(f"{name}.{n}", d[n], names, depth + 1)
 
     def _keep_names(self, name, scope, names, depth):
         names = [n for n in names if n in scope and f"{name}.{n}" not in self._ignored]
@@ -233,8 +248,8 @@ class State:
                     pairs = [(n, _within(d[n])) for n in new if n in d]
                     self._keep(kind.__qualname__, "names", kind, tuple(new), pairs, 0)
 
-    def _class_of(self, value):
-        for kind in type(value).__mro__:
+    def _keep_class(self, value):
+        for kind in value.__mro__:
             if kind not in self._classes and not _is_ours(kind.__module__) and not _is_fixed(kind):
                 self._classes[kind] = set()
 
@@ -243,7 +258,12 @@ class State:
             return
         self._seen.add(id(value))
         kind = type(value)
-        if isinstance(value, (Tensor, type, types.ModuleType, *_FOLLOWED)):
+        if isinstance(value, type):
+            self._keep_class(value)
+            return
+        if isinstance(value, Optimizer):
+            self._keep_groups(kind.__name__, value, depth)
+        if isinstance(value, (Tensor, types.ModuleType, *_FOLLOWED)):
             return
         if isinstance(value, (list, tuple)):
             self._keep(
@@ -272,10 +292,11 @@ class State:
                 if value.__dict__:
                     self._keep_entries(value.__qualname__, value.__dict__, depth)
         elif isinstance(value, Module):
+            self.modules.append(value)
             modules = list(value.modules())
             self._seen.update(map(id, modules))
             for number, module in enumerate(modules):
-                self._class_of(module)
+                self._keep_class(type(module))
                 label = type(module).__name__ + (f" {number}" if number else "")
                 self._keep_entries(label, module.__dict__, depth, _OWN)
                 if module._modules:
@@ -287,8 +308,15 @@ class State:
         if isinstance(value, (list, tuple, dict, set)) and hasattr(value, "__dict__"):
             self._keep_attributes(value, depth)
 
+    def _keep_groups(self, name, optimizer, depth):
+        """Which parameters it has: `zero_grad` is for these."""
+        self.optimizers.append(optimizer)
+        self._keep(f"{name}.param_groups", "items", optimizer.param_groups, (), (), depth)
+        for group in optimizer.param_groups:
+            self._keep(f"{name}.params", "items", group["params"], (), (), depth)
+
     def _keep_attributes(self, value, depth):
-        self._class_of(value)
+        self._keep_class(type(value))
         if hasattr(value, "__dict__"):
             self._keep_entries(type(value).__name__, vars(value), depth)
         slots = [n for k in type(value).__mro__ for n in _slots_of(k) if hasattr(value, n)]
@@ -355,10 +383,6 @@ def _is_fixed(kind):
     )
 
 
-def _home(space):
-    return space.__module__ if isinstance(space, type) else space.__name__
-
-
 def _is_ours(module):
     return isinstance(module, str) and module.partition(".")[0] == "pyflame"
 
@@ -366,6 +390,8 @@ def _is_ours(module):
 def _names_in(code):
     """Names that a function, and those written within it, use of globals or as attributes."""
     inner = [_names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    if not _BY_TEXT.isdisjoint(code.co_names):
+        inner.append(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
     return tuple(dict.fromkeys(itertools.chain(code.co_names, *inner)))
 
 
