@@ -140,6 +140,7 @@ struct Scalar {
 // a float dtype also inf and NaN that it can hold. To unsigned dtypes numbers down to the negative
 // of their greatest wrap, as in PyTorch. `what`: "fill_value", "the value", ...
 void check_range(Scalar v, DType t, const char* op, const char* what = "the number");
+double greatest_finite(DType);  // of a float dtype
 
 // Storage types of the two 16-bit floats; arithmetic on them is done in float32.
 struct bfloat16 {

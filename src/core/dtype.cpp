@@ -118,6 +118,10 @@ FloatRange float_range(DType t) {
 
 }  // namespace
 
+double greatest_finite(DType t) {
+  return float_range(t).greatest;
+}
+
 void check_range(Scalar v, DType t, const char* op, const char* what) {
   if (v.is_bool() || t == DType::Bool) return;
   const double d = v.to_double();

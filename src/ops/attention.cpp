@@ -391,7 +391,18 @@ void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, co
   if (!mask.defined()) return;
   PF_CHECK(mask->dtype == DType::Bool || mask->dtype == q->dtype, DTypeError, op, "got attn_mask ",
            mask->dtype, " for query ", q->dtype,
-           "; expected bool or the dtype of query; convert with .to(dtype)");
+           "; expected bool, float32 or the dtype of query; convert with .to(dtype)");
+}
+
+// A mask of float32 serves queries of any dtype. What is finite stays so in 16 bits: of a row of
+// nothing but its lowest number the keys count, of -inf none does.
+Tensor mask_for(const Tensor& q, const Tensor& mask) {
+  if (!q.defined() || !mask.defined() || mask->dtype != DType::Float32 || !is_float(q->dtype) ||
+      q->dtype == DType::Float32)
+    return mask;
+  if (itemsize(q->dtype) > 2) return to(mask, q->dtype);
+  const double most = greatest_finite(q->dtype);
+  return to(where(isinf(mask), mask, clamp(mask, Scalar(-most), Scalar(most))), q->dtype);
 }
 
 // Sums over the heads of a group run one behind the other; few of them would leave a device idle.
@@ -484,10 +495,12 @@ double scale_of(std::optional<double> scale, const Tensor& q) {
   return scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back())));
 }
 
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                 double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
-  PF_AUTOCAST("scaled_dot_product_attention", Lower, attention, query, key, value, mask, dropout_p,
-              is_causal, scale, enable_gqa);
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const Tensor& given_mask, double dropout_p, bool is_causal,
+                 std::optional<double> scale, bool enable_gqa) {
+  PF_AUTOCAST("scaled_dot_product_attention", Lower, attention, query, key, value, given_mask,
+              dropout_p, is_causal, scale, enable_gqa);
+  const Tensor mask = mask_for(query, given_mask);
   check(kOp, query, key, value, mask, dropout_p);
   PF_CHECK(!mask.defined() || !is_causal, ValueError, kOp,
            "got an attn_mask with is_causal=True; expected one of them; combine them in the mask");
@@ -715,7 +728,8 @@ const Family kAttention("attention", [](Family& f) {
         "softmax(scale * query @ key.T + attn_mask) @ value over the last two dimensions: query "
         "[..., L, E], key [..., S, E], value [..., S, Ev] give [..., L, Ev]; leading dimensions "
         "broadcast. scale is 1 / sqrt(E) by default. A bool attn_mask is True where a query may "
-        "see a key, any other is added to the scores; is_causal lets query i see keys 0..i. A "
+        "see a key, one of query's dtype or of float32 is added to the scores; is_causal lets "
+        "query i see keys 0..i. A "
         "query that may see nothing gives zeros. dropout_p always applies: pass 0 outside "
         "training. enable_gqa shares each head of key and value among several of query.",
         kFunctional});

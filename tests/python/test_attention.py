@@ -1,5 +1,7 @@
 """Scaled dot-product attention against NumPy in float64."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -344,6 +346,33 @@ def test_special_values():
     assert np.isnan(out[0, 0]).all() and (out[0, 1] == 1).all()
     big = F.scaled_dot_product_attention(pf.full((1, 2, 4), 1e4), pf.full((1, 3, 4), 1e4), v)
     np.testing.assert_allclose(big.numpy(), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16, pf.float64])
+def test_masks_of_float32_beside_other_dtypes(dtype):
+    """As PyTorch takes them; the lowest number of float32 hides a key, and is not -inf in 16 bits."""
+    q, k, v = (pf.randn(2, 3, n, 8).to(dtype) for n in (5, 7, 7))
+    mask = pf.randn(5, 7)
+    mask[1] = pf.finfo(pf.float32).min
+    mask[2] = -math.inf
+    mask[3, 2:] = pf.finfo(pf.float32).min
+    mask[4, 3:] = -math.inf
+    mask.requires_grad_()
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert out.dtype == dtype
+    out.float().sum().backward()
+    got, values = out.detach().float().cpu(), v.float().cpu()
+    lowest = max(pf.finfo(dtype).min, pf.finfo(pf.float32).min)
+    added = mask.detach().cpu()
+    added = pf.where(added.isinf(), added, added.clamp(min=lowest))
+    scores = (q.float() @ k.float().mT).cpu() / math.sqrt(8) + added
+    want = pf.softmax(scores, -1) @ values
+    want[:, :, 2] = 0
+    assert pf.allclose(got, want, atol=3e-2, rtol=3e-2)
+    assert mask.grad.dtype == pf.float32 and mask.grad.isfinite().all()
+    for wrong in {pf.float64, pf.float16, pf.bfloat16} - {dtype}:
+        with pytest.raises(pf.DTypeError, match="expected bool, float32 or the dtype of query"):
+            F.scaled_dot_product_attention(q, k, v, attn_mask=mask.detach().to(wrong))
 
 
 def test_errors_say_what_to_do():
