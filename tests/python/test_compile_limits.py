@@ -160,6 +160,13 @@ def test_arguments_of_one_memory_are_copied(make):
             assert same([expected], [found])
         assert c(x, y, scale=3)[1] is x  # also where copies were taken
     assert calls(c)[0] == 13, c.report()
+    for mode in (pf.inference_mode, pf.no_grad):
+        with mode():
+            c = pf.compile(f, **CAPTURED)
+            for i in range(6):
+                x, y = make(i)
+                assert same(f(x, y), c(x, y))
+            assert calls(c)[0] == 3, c.report()
 
 
 def test_a_model_on_windows_of_its_batch():

@@ -265,10 +265,10 @@ class Step:
             return self._as_always(variant, variant.reason, args, kwargs)
         if variant.calls == 0:
             self.always += 1
-            before = [t._version for t, *_ in given.copies.values()]
+            before = given.versions()
             result = self.function(*args, **kwargs)
             variant.calls = 1
-            if before != [t._version for t, *_ in given.copies.values()]:
+            if before != given.versions():
                 variant.reason = WRITES
             return result
         changed = variant.state.changed() if variant.capture is not None else ""

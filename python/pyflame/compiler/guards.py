@@ -91,7 +91,7 @@ class Arguments:
             alone = of[_C._storage_number(t)] == 1 and _C._capture_signature([t]) is not None
             if not alone and type(t) is Tensor and not t.requires_grad:
                 copy = t.detach().clone()
-                self.copies.setdefault(id(t), (t, copy, copy._version))
+                self.copies.setdefault(id(t), (t, copy, _C._storage_version(copy)))
         self.tensors = [self.copies.get(id(t), (t, t))[1] for t in self.originals]
         self.signature = _C._capture_signature(self.tensors)
         if self.signature is None:
@@ -99,6 +99,10 @@ class Arguments:
                 "arguments that want gradients, or parameters, and share memory with each other or with "
                 "other programs, or begin at an odd address"
             )
+
+    def versions(self):
+        """They tell of writes to the originals of copies."""
+        return [_C._storage_version(t) for t, *_ in self.copies.values()]
 
     def taken(self):
         """(args, kwargs) with the copies."""
@@ -117,7 +121,9 @@ class Arguments:
 
     def wrote(self):
         """Whether the copies were written to. The originals have it then, too."""
-        written = [(t, c) for t, c, version in self.copies.values() if c._version != version]
+        written = [
+            (t, c) for t, c, version in self.copies.values() if _C._storage_version(c) != version
+        ]
         with no_grad():
             for t, copy in written:
                 t.copy_(copy)
