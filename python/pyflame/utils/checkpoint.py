@@ -381,7 +381,9 @@ def checkpoint(
         )
     if _live.recording is not None and _C._capturing() and _C.is_grad_enabled():
         # Its backward pass is several, which end at leaves that are others each time.
-        _live.recording.capture.break_off("utils.checkpoint with use_reentrant=True")
+        _live.recording.capture.break_off(
+            "utils.checkpoint with use_reentrant=True; use_reentrant=False can be captured"
+        )
     return CheckpointFunction.apply(function, preserve, *args)
 
 
