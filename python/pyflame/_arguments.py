@@ -355,7 +355,9 @@ def parser():
         description="Lists, without running it, the names of torch that a program or the programs "
         "of a folder use and PyFlame does not have. The exit status is 1 when there are any.",
     )
-    check.add_argument("path", metavar="PATH", help="a file, or a folder with Python files")
+    check.add_argument(
+        "paths", metavar="PATH", nargs="+", help="files, and folders with Python files"
+    )
     check.add_argument("--json", action="store_true", help="everything that was found, as JSON")
 
     convert = commands.add_parser(

@@ -141,6 +141,9 @@ void init_capture(nb::module_& m) {
   // A number that tensors of one storage have in common while they live.
   m.def("_storage_number",
         [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_of(t.ptr())->storage.get()); });
+  // Tells of writes to it, of what was made for inference, too.
+  m.def("_storage_version",
+        [](nb::handle t) { return seen_version(*tensor_of(t.ptr())->storage); });
   m.def("_capturing", [] {
     const Capture* c = engine::capturing();
     return c && !c->in_cell();

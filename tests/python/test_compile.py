@@ -233,6 +233,30 @@ def test_inference_follows_weights_and_mode():
             assert same([m(x[:rows].clone())["logits"]], [c(x[:rows].clone())["logits"]])
 
 
+def test_evaluation_between_steps():
+    """A function for each of train() and eval() keeps its captures; one for both is right, too."""
+    for two in (True, False):
+        m = model()
+        train = pf.compile(m, **CAPTURED)
+        evaluate = pf.compile(m, **CAPTURED) if two else train
+        twin = copy.deepcopy(m)
+        for i, (x, _) in enumerate(batches(15)):
+            random = pf.get_rng_state()
+            train.train()
+            train(x).sum().backward()
+            pf.set_rng_state(random)
+            twin.train()
+            twin(x).sum().backward()
+            assert same([p.grad for p in twin.parameters()], [p.grad for p in m.parameters()])
+            m.zero_grad(), twin.zero_grad()
+            if i % 3 == 2:
+                m.eval(), twin.eval()
+                with pf.no_grad():
+                    assert same([twin(x)], [evaluate(x)])
+        if two:
+            assert (calls(train)[0], calls(evaluate)[0]) == (12, 2)
+
+
 def test_results_have_memory_of_their_own():
     c = pf.compile(lambda x: (x * 2, x), **CAPTURED)
     xs = [pf.randn(5) for _ in range(6)]

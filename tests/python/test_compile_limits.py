@@ -137,6 +137,113 @@ def test_memory_of_others():
         assert c(x).tolist() == (x * 2).tolist()
 
 
+def windows(i):
+    tokens = pf.arange(26).view(2, 13) * (i + 1) % 7
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def pieces(i):
+    return pf.arange(14.0)[i % 3 + 1 :][:10], pf.from_numpy(np.full(10, float(i)))
+
+
+@pytest.mark.parametrize("make", [windows, pieces])
+def test_arguments_of_one_memory_are_copied(make):
+    """What a step only reads may lie anywhere: inputs and targets of one batch are two windows of it."""
+
+    def f(x, y, scale=1):
+        return (x * scale).sum(0) + y, x, y[..., 0]
+
+    c = pf.compile(f, **CAPTURED)
+    for i in range(8):
+        x, y = make(i)
+        for expected, found in zip(f(x, y, scale=3), c(x, y, scale=3)):
+            assert same([expected], [found])
+        assert c(x, y, scale=3)[1] is x  # also where copies were taken
+    assert calls(c)[0] == 13, c.report()
+    for mode in (pf.inference_mode, pf.no_grad):
+        with mode():
+            c = pf.compile(f, **CAPTURED)
+            for i in range(6):
+                x, y = make(i)
+                assert same(f(x, y), c(x, y))
+            assert calls(c)[0] == 3, c.report()
+
+
+def test_a_model_on_windows_of_its_batch():
+    def train(compiled):
+        pf.manual_seed(0)
+        m = nn.Sequential(nn.Embedding(7, 8), nn.Linear(8, 7))
+
+        def f(x, y):
+            return F.cross_entropy(m(x).view(-1, 7), y.reshape(-1))
+
+        if compiled:
+            f = pf.compile(f, **CAPTURED)
+        found = []
+        for i in range(6):
+            f(*windows(i)).backward()
+            found += [p.grad.clone() for p in m.parameters()]
+            m.zero_grad()
+        return found, f
+
+    kept, _ = train(False)
+    found, f = train(True)
+    assert same(kept, found) and calls(f)[0] == 3
+
+
+def test_writes_to_arguments_in_memory_of_others():
+    """Such a step runs as always: from the first call, or from the one that writes."""
+
+    def f(x):
+        if len(seen) > 3:
+            x.add_(1)
+        return x * 2
+
+    for before in (0, 4):
+        seen = [0] * before
+        step = pf.compile(f, **CAPTURED)
+        for i in range(8):
+            array, other = (np.full(5, float(i), dtype=np.float32) for _ in range(2))
+            expected = f(pf.from_numpy(other))
+            assert same([expected], [step(pf.from_numpy(array))])
+            assert (array == other).all()
+            seen.append(0)
+        assert "runs as always: writes to the memory" in step.report()
+
+
+def test_writes_to_arguments_of_one_memory():
+    def f(x, y):
+        if len(seen) > 3:
+            x.add_(1)
+        return x + y
+
+    seen = []
+    step = pf.compile(f, **CAPTURED)
+    base = pf.zeros(2, 16)
+    for _ in range(4):
+        assert step(base[0], base[0]).tolist() == [0.0] * 16
+        seen.append(0)
+    with pytest.raises(CaptureError, match="wrote to arguments that share memory with each other"):
+        step(base[0], base[0])
+    assert step(base[0], base[0]).tolist() == [4.0] * 16
+    assert step(base[0], base[0]).tolist() == [6.0] * 16
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_arguments_that_lie_in_tensors_of_the_program(writes):
+    w = pf.zeros(4, 16)
+
+    def f(x):
+        (w.add_(1) if writes else w).sum()
+        return x * 2
+
+    c = pf.compile(f, **CAPTURED)
+    for i in range(5):
+        assert c(w[1][3:]).tolist() == [2.0 * (i + 1) * writes] * 13
+    assert calls(c)[0] == 0
+    assert ("writes to" if writes else "tensors of the program") in c.report()
+
+
 def test_a_number_that_nobody_sees_change_is_an_error():
     numbers = iter([0.5] * 3 + [0.25] * 20)
 

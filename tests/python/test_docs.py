@@ -16,21 +16,19 @@ import pyflame as pf
 ROOT = Path(__file__).resolve().parent.parent.parent
 cache, run = standin.cache, standin.run  # fixtures
 
-# What a page speaks of without making it.
+# What a page speaks of without making it. A page imports what it uses: here that has another name.
 GIVEN = {
-    "docs/devices.md": "first, second = nn.Linear(784, 8), nn.Linear(8, 4)",
-    "docs/files.md": "model, step, w = Net(), 3, pf.ones(2)\n"
-    "optimizer = pf.optim.AdamW(model.parameters())",
-    "docs/memory.md": "batch = pf.randn(16, 4)\n"
-    "work = lambda: (pf.ones(64, device='gpu') * 2).sum()",
-    "docs/mixed_precision.md": "loader = [(pf.randn(4, 3), pf.zeros(4).long())] * 2",
-    "docs/performance.md": "train_step = lambda: (pf.randn(70, 80) @ pf.randn(80, 90)).sum()",
+    "docs/devices.md": "first, second = _pf.nn.Linear(784, 8), _pf.nn.Linear(8, 4)",
+    "docs/files.md": "model, step, w = Net(), 3, _pf.ones(2)\n"
+    "optimizer = _pf.optim.AdamW(model.parameters())",
+    "docs/memory.md": "batch = _pf.randn(16, 4)\n"
+    "work = lambda: (_pf.ones(64, device='gpu') * 2).sum()",
+    "docs/mixed_precision.md": "loader = [(_pf.randn(4, 3), _pf.zeros(4).long())] * 2",
+    "docs/performance.md": "train_step = lambda: (_pf.randn(70, 80) @ _pf.randn(80, 90)).sum()",
 }
 START = """
-import pyflame as pf
-import pyflame.nn.functional as F
-from pyflame import nn
-Net = lambda: nn.Linear(3, 2)
+import pyflame as _pf
+Net = lambda: _pf.nn.Linear(3, 2)
 """
 GPU = ["docs/devices.md", "docs/gpu.md", "docs/memory.md"]
 

@@ -2,6 +2,7 @@
 their gradient. Both have the bits of what they replace."""
 
 import contextlib
+import functools
 import gc
 import threading
 
@@ -13,6 +14,7 @@ import pyflame as pf
 from pyflame import nn
 from pyflame.autograd.graph import recompute_cheap, saved_tensors_hooks
 from pyflame.nn import functional as F
+from pyflame.utils.checkpoint import checkpoint
 
 KIND = DEVICE.split(":")[0]
 MIB = 1 << 20
@@ -154,6 +156,69 @@ def test_hooks_of_saved_tensors_come_first():
         y = F.linear(F.gelu(x), w)
     y.sum().backward()
     assert (2, 4) in seen and w.grad is not None
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize(
+    "where",
+    ["region", "region around both passes", "reduce-overhead", "reduce-overhead, whole", "budget"],
+)
+def test_checkpoints_within(amp, reentrant, where):
+    """What a checkpoint saves in its first run, which may lie in a region, is what it saves in the others."""
+    options = {"activation_memory_budget": 0.5} if where == "budget" else None
+    mode = "reduce-overhead" if where.startswith("reduce-overhead") else None
+    whole = "whole" in where
+
+    def gradients(inner, outer, step, again):
+        pf.manual_seed(1)
+        blocks = [Block(32, F.gelu, nn.LayerNorm) for _ in range(2)]
+        model = nn.Sequential(nn.Linear(8, 32), *map(again, blocks))
+
+        def forward(x):
+            loss = model(x).square().mean()
+            if whole:
+                loss.backward()
+            return loss
+
+        call = step(forward)
+        found = []
+        for _ in range(6):
+            with outer():
+                with inner(), autocast(amp):
+                    loss = call(pf.randn(4, 16, 8))
+                if not whole:
+                    loss.backward()
+            found += [p.grad.clone() for b in blocks for p in b.parameters()]
+            model.zero_grad()
+            for b in blocks:
+                b.zero_grad()
+        return found
+
+    class Again(nn.Module):
+        def __init__(self, block):
+            super().__init__()
+            self.block = block
+
+        def forward(self, x):
+            return checkpoint(self.block, x, use_reentrant=reentrant)
+
+    def compiled(f):
+        if not mode and not options:
+            return f
+        steps.append(pf.compile(f, mode=mode, options=options))
+        return steps[0]
+
+    steps = []
+    none = contextlib.nullcontext
+    cheap = functools.partial(recompute_cheap, at_least=1)
+    inner, outer = cheap if where == "region" else none, cheap if "both" in where else none
+    expected = gradients(none, none, lambda f: f, lambda b: b)
+    assert same(expected, gradients(inner, outer, compiled, Again))
+    if mode and reentrant:
+        assert "use_reentrant=True" in steps[0].report()
+    elif mode:
+        assert steps[0].report().startswith("3 calls replayed")
 
 
 def test_arguments_and_nesting():

@@ -336,12 +336,16 @@ def test_check(tmp_path):
     fine = start("check", "fine.py", cwd=tmp_path)
     assert (fine.returncode, fine.stdout) == (
         0,
-        "1 files, 2 names of torch, 2 of them here, 0 missing\n",
+        "1 file, 2 names of torch, 2 of them here, 0 missing\n",
     )
     (tmp_path / "names.py").write_text("from torch.distributed import isend as i\ni()\n")
     named = start("check", "names.py", cwd=tmp_path)
     assert named.returncode == 0 and "names.py:1: torch.distributed.isend is here in name" in (
         named.stdout)  # fmt: skip
+    both = start("check", "names.py", "fine.py", "./b/../fine.py", "fine.py", cwd=tmp_path)
+    assert (
+        "3 files, 3 names of torch, 3 of them here" in both.stdout and "names.py:1" in both.stdout
+    )
     for path, status in (("nowhere", 1), ("b", 1)):
         assert start("check", path, cwd=tmp_path).returncode == status
 

@@ -256,20 +256,21 @@ def _text(path):
     return "\n".join(lines)
 
 
-def check(path):
-    """What a file or the Python files of a folder use of torch.
+def check(*paths):
+    """What files, and the Python files of folders, use of torch.
 
     Returns a dict: `files` (how many), `names` (name: how often), `missing` (a list of dicts with
     name, file, line, advice, guarded), `in_name_only` (the same of names that are here so that programs
     which import them run, and raise when they are used), `unread` (a list of dicts with file, why).
     `guarded` is what stands behind a try or hasattr: the program says what it does without.
     """
-    if not os.path.lexists(path):
-        raise _C.FileError(
-            f"pf.check: there is no '{path}'; expected a program or a folder of them; check the path"
-        )
+    for path in paths:
+        if not os.path.lexists(path):
+            raise _C.FileError(
+                f"pf.check: there is no '{path}'; expected a program or a folder of them; check the path"
+            )
     report = {"files": 0, "names": Counter(), "missing": [], "in_name_only": [], "unread": []}
-    for file in _files(path):
+    for file in dict.fromkeys(f for path in paths for f in _files(path)):
         try:
             tree = ast.parse(_text(file), file)
             names = _Names()
@@ -304,7 +305,7 @@ def check(path):
 
 def command(args):
     """Prints the report; 0 when nothing is missing that the program does not expect to be."""
-    report = check(args.path)
+    report = check(*args.paths)
     needed = [m for m in report["missing"] if not m["guarded"]]
     if args.json:
         say(json.dumps(report, indent=1))
@@ -318,7 +319,7 @@ def command(args):
             say(f"{u['file']}: cannot be read: {u['why']}")
         absent = len({m["name"] for m in report["missing"]})
         say(
-            f"{report['files']} files, {len(report['names'])} names of torch, "
+            f"{report['files']} file{'s' * (report['files'] != 1)}, {len(report['names'])} names of torch, "
             f"{len(report['names']) - absent} of them here, {absent} missing"
         )
     return 1 if needed or report["unread"] or not report["files"] else 0

@@ -27,6 +27,10 @@ Tensor = _C.Tensor
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
 IDLE_CHANGES = 8  # of one thing of Python's that made no difference, after which it is ignored
+WRITES = (
+    "writes to the memory of arguments that share it with each other or with other programs, or begin at "
+    "an odd address"
+)
 IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
 _capturing = threading.Lock()  # one thread at a time
@@ -261,8 +265,11 @@ class Step:
             return self._as_always(variant, variant.reason, args, kwargs)
         if variant.calls == 0:
             self.always += 1
+            before = given.versions()
             result = self.function(*args, **kwargs)
             variant.calls = 1
+            if before != given.versions():
+                variant.reason = WRITES
             return result
         changed = variant.state.changed() if variant.capture is not None else ""
         verify = changed or variant.calls == 2 or variant.since_verified >= self.how.verify_every
@@ -376,6 +383,10 @@ class Step:
         for t in given.tensors:
             outside.pop(id(t), None)
         watched = list(outside.values())
+        theirs = {_C._storage_number(t) for t, *_ in given.copies.values()}
+        if theirs and any(_C._storage_number(t) in theirs for t in watched):
+            variant.reason = "arguments that share memory with tensors of the program"
+            return self._as_always(variant, variant.reason, args, kwargs)
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
         made_by = [(t, t.grad_fn) for t in (*given.tensors, *watched)]
         # Not the gradients: they would not end where the step clears them.
@@ -389,7 +400,8 @@ class Step:
         try:
             _live.recording = recording
             _C.clear_autocast_cache()
-            capture.open_stage(_once(given.tensors))
+            capture.open_stage(guards.once(given.tensors))
+            args, kwargs = given.taken()
             result = self.function(*args, **kwargs)
             outputs, tree = tree_flatten(result)
             variant.tree = tree
@@ -414,8 +426,11 @@ class Step:
             _live.recording = None
             capture.abandon()  # of one that has not ended
             _C.clear_autocast_cache()
+        wrote = self._wrote(variant, given)
         if any(_C._has_hooks(p) for p, _ in capture.leaves()):
             variant.reason = "hooks of parameters, which Python has to call"
+        elif wrote:
+            variant.reason = wrote
         elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
             variant.reason = "gradients of the arguments are made within"
         elif not capture.watched_still_there():
@@ -429,14 +444,14 @@ class Step:
         if capture.read_again():  # the next call is captured without
             variant.moves = False
             self.always += 1
-            return result
+            return given.handed_back(result)
         if capture.broken():
             variant.reason = capture.broken()
         if variant.reason:
             self._check_allowed(variant.reason, ". This call has run")
             self._missed(variant.reason)
             self.always += 1
-            return result
+            return given.handed_back(result)
         variant.capture = capture
         variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
@@ -458,7 +473,21 @@ class Step:
             copies = [o for o, w in zip(made, variant.differentiable) if w]
             passed = iter(_Passed.apply(variant, copies, *wanted))
             made = [next(passed) if w else o for o, w in zip(made, variant.differentiable)]
-        return variant.result(made, given.tensors)
+        return variant.result(made, given.originals)
+
+    def _wrote(self, variant, given):
+        """Why a step runs as always that has written to copies of its arguments, or None."""
+        if not given.wrote():
+            return None
+        variant.reason = WRITES
+        if given.overlap:
+            variant.forget("")
+            raise CaptureError(
+                f"pf.compile: {self.name} wrote to arguments that share memory with each other, and did "
+                "not at its first call; this call has worked on copies, so its results may be wrong; "
+                "pass tensors of their own (.clone()), or use mode='default'"
+            )
+        return WRITES
 
     def _state(self, variant):
         ignored = {what for what, n in variant.idle.items() if n > IDLE_CHANGES}
@@ -467,7 +496,7 @@ class Step:
     def _capture_backward(self, variant, capture, wanted, tensors, leaves):
         if any(_C._has_hooks(p) for p in leaves):
             return capture.break_off("hooks of parameters, which Python has to call")
-        inputs = [t for t in _once(tensors) if t.requires_grad]
+        inputs = [t for t in guards.once(tensors) if t.requires_grad]
         inputs_and_leaves = [*inputs, *leaves]
         known = {id(t): n for n, t in enumerate(inputs_and_leaves)}
         variant.behind = []  # of each result the numbers of those that it has a gradient of
@@ -497,7 +526,7 @@ class Step:
     def _replay(self, variant, given):
         """A tuple with the result; None: it cannot be replayed from now on."""
         capture = variant.capture
-        inputs = _once(given.tensors)
+        inputs = guards.once(given.tensors)
         try:
             capture.plan()
         except _C.OutOfMemoryError as e:
@@ -511,10 +540,10 @@ class Step:
             variant.forget("tensors of an optimizer are replaced")
         if variant.gives is None:
             self._hasten(variant, given)
-            return (variant.result(outputs, given.tensors),)
+            return (variant.result(outputs, given.originals),)
         sources = [t for t in inputs if t.requires_grad] + variant.leaves
         outputs = _Replayed.apply(variant, outputs, *sources)
-        return (variant.result(outputs, given.tensors),)
+        return (variant.result(outputs, given.originals),)
 
     def _hasten(self, variant, given):
         """Calls as this one need no Python from now on, where the variant ran the last one, too."""
@@ -528,7 +557,7 @@ class Step:
             or recording.outside_calls
             or any(c.groups is None for c in recording.cells)
             or given.rest
-            or len(given.tensors) != len(_once(given.tensors))
+            or len(given.tensors) != len(guards.once(given.tensors))
         ):
             return
         cells = [(c.number, c.optimizer, c.groups) for c in recording.cells]
@@ -575,7 +604,8 @@ class Step:
         try:
             _live.recording = recording
             _C.clear_autocast_cache()
-            trial.open_stage(_once(given.tensors))
+            trial.open_stage(guards.once(given.tensors))
+            args, kwargs = given.taken()
             result = self.function(*args, **kwargs)
             outputs, _ = tree_flatten(result)
             trial.close_stage(_sorted_out(outputs, given.tensors, variant, recording)[0])
@@ -592,6 +622,7 @@ class Step:
         variant.since_verified = 0
         self.always += 1
         what, numbers = ("", False)
+        variant.reason = self._wrote(variant, given)
         if trial.read_again():
             variant.moves = False
             variant.forget(trial.broken())
@@ -622,7 +653,7 @@ class Step:
         elif changed and variant.capture is not None:
             variant.idle[changed] = variant.idle.get(changed, 0) + 1
             variant.state = self._state(variant).add_copied(recording.arrays).stays()
-        return result
+        return given.handed_back(result)
 
 
 def _give_back(device):
@@ -661,11 +692,6 @@ def saves_less(function):
             return function(*args, **kwargs)
 
     return called
-
-
-def _once(tensors):
-    """Each of them once."""
-    return list({id(t): t for t in tensors}.values()) if len(tensors) > 1 else tensors
 
 
 def _device_of(*lists):

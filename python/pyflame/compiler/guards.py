@@ -7,13 +7,14 @@ import sys
 import types
 
 from .. import _C
+from .._grad_mode import no_grad
 from ..amp import GradScaler
 from ..nn import module as _module
 from ..nn.module import Module
 from ..nn.parameter import Buffer, Parameter
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
-from ..utils._pytree import tree_flatten
+from ..utils._pytree import tree_flatten, tree_unflatten
 
 Tensor = _C.Tensor
 # Values that are told apart by ==; two of them may be equal and not alike (1 and True).
@@ -32,12 +33,21 @@ _FOLLOWED = (Optimizer, LRScheduler, GradScaler)
 
 
 class Arguments:
-    """The arguments of a call, taken apart: its tensors, and what else they are."""
+    """The arguments of a call, taken apart: its tensors, and what else they are.
 
-    __slots__ = ("key", "signature", "rest", "objects", "tensors", "reason")
+    Tensors that lie where no capture may read them (two in one memory, NumPy's, an odd address: `x[:-1]`
+    and `x[1:]`) are `tensors` as copies; `originals` are those of the call. A step that writes to such
+    arguments is not captured: see wrote()."""
+
+    __slots__ = (
+        "args", "copies", "key", "kwargs", "objects", "originals", "overlap", "reason", "rest", "signature",
+        "tensors",
+    )  # fmt: skip
 
     def __init__(self, args, kwargs):
+        self.args, self.kwargs = args, kwargs
         self.reason = None
+        self.copies = {}  # id of an original -> (it, its copy, that copy's version)
         self.objects = objects = []  # modules, optimizers and functions
         if not kwargs and all(type(a) is Tensor for a in args):  # mostly
             self.tensors = args
@@ -63,16 +73,66 @@ class Arguments:
         self._signed(str(spec), tuple(rest))
 
     def _signed(self, spec, rest):
+        self.originals = self.tensors
         self.signature = _C._capture_signature(self.tensors)
-        self.rest = rest
         if self.signature is None and not self.reason:
-            self.reason = (
-                "a mode or hooks of saved tensors, which are to see what runs"
-                if _C._modes() or _C._saves_hooked()
-                else "arguments that share memory with each other or with other programs, or begin at "
-                "an odd address"
-            )
+            if _C._modes() or _C._saves_hooked():
+                self.reason = "a mode or hooks of saved tensors, which are to see what runs"
+            else:
+                self._copy()
+                rest = (*rest, "copied", *(id(t) in self.copies for t in self.originals))
+        self.rest = rest
         self.key = (self.signature, spec, rest)
+
+    def _copy(self):
+        of = collections.Counter(_C._storage_number(t) for t in once(self.originals))
+        self.overlap = max(of.values()) > 1
+        for t in self.originals:
+            alone = of[_C._storage_number(t)] == 1 and _C._capture_signature([t]) is not None
+            if not alone and type(t) is Tensor and not t.requires_grad:
+                copy = t.detach().clone()
+                self.copies.setdefault(id(t), (t, copy, _C._storage_version(copy)))
+        self.tensors = [self.copies.get(id(t), (t, t))[1] for t in self.originals]
+        self.signature = _C._capture_signature(self.tensors)
+        if self.signature is None:
+            self.reason = (
+                "arguments that want gradients, or parameters, and share memory with each other or with "
+                "other programs, or begin at an odd address"
+            )
+
+    def versions(self):
+        """They tell of writes to the originals of copies."""
+        return [_C._storage_version(t) for t, *_ in self.copies.values()]
+
+    def taken(self):
+        """(args, kwargs) with the copies."""
+        if not self.copies:
+            return self.args, self.kwargs
+        leaves, spec = tree_flatten((self.args, self.kwargs))
+        return tree_unflatten([self.copies.get(id(v), (v, v))[1] for v in leaves], spec)
+
+    def handed_back(self, result):
+        """What the function gave of taken(), with the originals."""
+        if not self.copies:
+            return result
+        originals = {id(copy): t for t, copy, _ in self.copies.values()}
+        leaves, spec = tree_flatten(result)
+        return tree_unflatten([originals.get(id(v), v) for v in leaves], spec)
+
+    def wrote(self):
+        """Whether the copies were written to. The originals have it then, too."""
+        written = [
+            (t, c) for t, c, version in self.copies.values() if _C._storage_version(c) != version
+        ]
+        with no_grad():
+            for t, copy in written:
+                t.copy_(copy)
+        return bool(written)
+
+
+def once(tensors):
+    """Each of them once."""
+    return list({id(t): t for t in tensors}.values()) if len(tensors) > 1 else tensors
 
 
 def reached(function, objects, state):

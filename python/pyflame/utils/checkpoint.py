@@ -4,14 +4,15 @@ backward pass comes to it, in place of being kept.
 
 import contextlib
 import enum
+import sys
 import threading
 import warnings
 import weakref
 
-from .. import _C
+from .. import _C, _live
 from .._grad_mode import enable_grad, no_grad, recomputation
 from ..autograd import Function, backward
-from ..autograd.graph import saved_tensors_hooks
+from ..autograd.graph import recompute_cheap, saved_tensors_hooks
 
 __all__ = [
     "CheckpointError",
@@ -116,6 +117,12 @@ def detach_variable(inputs):
     )
 
 
+def _keeps_all():
+    """A region of recompute_cheap that leaves nothing out: what is saved in the first run and in those of
+    backward passes, which are rarely within the region around the first, is the same."""
+    return recompute_cheap(at_least=sys.maxsize)
+
+
 class _Surroundings:
     """What the function ran under: random state, autocast."""
 
@@ -134,7 +141,7 @@ class _Surroundings:
         regions = [_C._autocast_enter(*state, self.cache) for state in self.autocast]
         outer, recomputation.on = recomputation.on, True
         try:
-            with enable_grad():
+            with enable_grad(), _keeps_all():
                 yield
         finally:
             recomputation.on = outer
@@ -307,7 +314,7 @@ def _without_reentry(run, args, kwargs, preserve, context_fn, check, early_stop)
         return again_context
 
     frame = _Frame(run, args, kwargs, _Surroundings(preserve), context, check, early_stop)
-    with saved_tensors_hooks(frame.pack, _unpack), forward_context:
+    with saved_tensors_hooks(frame.pack, _unpack), _keeps_all(), forward_context:
         return run(*args, **kwargs)
 
 
@@ -371,6 +378,11 @@ def checkpoint(
         raise _C.ValueError(
             "pf.utils.checkpoint: got context_fn or debug with use_reentrant=True; expected "
             "neither; pass use_reentrant=False"
+        )
+    if _live.recording is not None and _C._capturing() and _C.is_grad_enabled():
+        # Its backward pass is several, which end at leaves that are others each time.
+        _live.recording.capture.break_off(
+            "utils.checkpoint with use_reentrant=True; use_reentrant=False can be captured"
         )
     return CheckpointFunction.apply(function, preserve, *args)
 
