@@ -266,14 +266,42 @@ void Blocks(const S* const* x, int64_t many, int64_t n, const ComputeOf<S>* orig
     count = of(static_cast<T>(k), static_cast<T>(k + 1));
     of_sum = of(WeightsOf<T>(k, 0).of_sum, WeightsOf<T>(k + 1, 0).of_sum);
   }
-  Wide<T> sums[kRows<T>]{}, about[kRows<T>]{};
+  if (many < 1) __builtin_unreachable();
+  Wide<T> sums[kRows<T>], about[kRows<T>];  // of `many` rows
   struct One {
     Lane<T> a;
     const S* p;
     Wide<T> origin;
     int64_t row, ahead;
   };
-  for (int64_t r = 0; r < many; r += kSide) {
+  // Rows of less than four vectors, whose loop would take longer than its sum.
+  const bool few = kSide > 1 && steps == 0;
+  if (few)
+    for (int64_t r = 0; r < many; ++r) {
+      const S* p = x[r];
+      if (beside.of(r))
+        for (int64_t b = 0; b < n; b += kLine) __builtin_prefetch(p + beside.ahead + b, 0, 2);
+      Wide<T> a = Fill(kStart<kKind, T>);
+      const auto add = [&](const Wide<T>& v) PF_INLINE {
+        a = Join<joined_as(kKind)>(a, Term<kKind>(v));
+        p += W;
+      };
+      switch (whole) {
+        case 3:
+          add(Load(p));
+          [[fallthrough]];
+        case 2:
+          add(Load(p));
+          [[fallthrough]];
+        case 1:
+          add(Load(p));
+          [[fallthrough]];
+        default:
+          if (part > 0) add(LoadPart(p, part, kStart<kKind, T>));
+      }
+      sums[RowOf<T>(r)] = a;
+    }
+  for (int64_t r = few ? many : 0; r < many; r += kSide) {
     const auto one = [&](int64_t i) PF_INLINE {
       const int64_t row = std::min(r + i, many - 1);
       return One{{Fill(kStart<kKind, T>), Fill(T(0))},
