@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import DEVICE
 
 import pyflame as pf
 import pyflame.nn.functional as F
@@ -368,6 +369,8 @@ def test_masks_of_float32_beside_other_dtypes(dtype):
     scores = (q.float() @ k.float().mT).cpu() / math.sqrt(8) + added
     want = pf.softmax(scores, -1) @ values
     want[:, :, 2] = 0
+    if dtype is pf.bfloat16 and DEVICE not in ("cpu", "paranoid"):
+        want[:, :, 1] = 0  # in powers of two its scores are beyond float32
     assert pf.allclose(got, want, atol=3e-2, rtol=3e-2)
     assert mask.grad.dtype == pf.float32 and mask.grad.isfinite().all()
     for wrong in {pf.float64, pf.float16, pf.bfloat16} - {dtype}:
