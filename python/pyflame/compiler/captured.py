@@ -479,8 +479,8 @@ class Step:
         """Why a step runs as always that has written to copies of its arguments, or None."""
         if not given.wrote():
             return None
-        variant.reason = WRITES
         if given.overlap:
+            variant.reason = WRITES
             variant.forget("")
             raise CaptureError(
                 f"pf.compile: {self.name} wrote to arguments that share memory with each other, and did "
