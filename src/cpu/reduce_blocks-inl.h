@@ -274,13 +274,16 @@ void Blocks(const S* const* x, int64_t many, int64_t n, const ComputeOf<S>* orig
     Wide<T> origin;
     int64_t row, ahead;
   };
+  const auto fetch = [&](const S* p, int64_t ahead, int64_t count) PF_INLINE {
+    if (ahead)
+      for (int64_t b = 0; b < count; b += kLine) __builtin_prefetch(p + ahead + b, 0, 2);
+  };
   // Rows of less than four vectors, whose loop would take longer than its sum.
   const bool few = kSide > 1 && steps == 0;
   if (few)
     for (int64_t r = 0; r < many; ++r) {
       const S* p = x[r];
-      if (beside.of(r))
-        for (int64_t b = 0; b < n; b += kLine) __builtin_prefetch(p + beside.ahead + b, 0, 2);
+      fetch(p, beside.of(r) ? beside.ahead : 0, n);
       Wide<T> a = Fill(kStart<kKind, T>);
       const auto add = [&](const Wide<T>& v) PF_INLINE {
         a = Join<joined_as(kKind)>(a, Term<kKind>(v));
@@ -310,20 +313,16 @@ void Blocks(const S* const* x, int64_t many, int64_t n, const ComputeOf<S>* orig
                  row,
                  beside.of(row) ? beside.ahead : 0};
     };
-    const auto fetch = [&](const S* p, const One& o, int64_t count) PF_INLINE {
-      if (o.ahead)
-        for (int64_t b = 0; b < count; b += kLine) __builtin_prefetch(p + o.ahead + b, 0, 2);
-    };
     const auto four = [&](One& o, int64_t j) PF_INLINE {
       const S* const p = o.p + j * kStep;
-      fetch(p, o, kStep);
+      fetch(p, o.ahead, kStep);
       Weights<T, T> w{};
       if constexpr (is_moments(kKind)) w = kWeights<T>[static_cast<size_t>(j)];
       Four<kKind>(o.a, Load(p), Load(p + W), Load(p + 2 * W), Load(p + 3 * W), o.origin, w);
     };
     const auto end = [&](One& o) PF_INLINE {
       const S* const p = o.p + steps * kStep;
-      fetch(p, o, n % kStep);
+      fetch(p, o.ahead, n % kStep);
       const auto load = [&](int64_t i) PF_INLINE {
         return i < whole ? Load(p + i * W) : LoadPart(p + i * W, part, kStart<kKind, T>);
       };
