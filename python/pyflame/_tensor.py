@@ -289,7 +289,8 @@ def _mapped(self, name, callable, *others):
             )
     columns = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
     # A number beyond the tensor's dtype is cut to it, as in PyTorch.
-    kind = float if self.dtype.is_floating_point else bool if self.dtype == _C.bool else int
+    kind = float if self.dtype.is_floating_point else complex if self.dtype.is_complex else int
+    kind = bool if self.dtype == _C.bool else kind
     values = [callable(*row) for row in zip(*columns)]
     if text := next((v for v in values if isinstance(v, (str, bytes))), None):
         raise TypeError(f"pf.{name}: got {text!r} from the function; expected a number")

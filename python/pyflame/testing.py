@@ -217,6 +217,10 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
     elif dtype.is_floating_point:
         low, high = -9.0 if low is None else low, 9.0 if high is None else high
         t = (rand(double, device=device) * (high - low) + low).to(dtype)
+    elif dtype.is_complex:
+        part = _C.float32 if dtype is _C.complex64 else _C.float64
+        both = make_tensor((*double, 2), dtype=part, device=device, low=low, high=high)
+        t = _C._functions["view_as_complex"](both)
     else:
         low = (-9 if dtype.is_signed else 0) if low is None else low
         t = randint(low, 10 if high is None else high, double, device=device).to(dtype)

@@ -104,6 +104,7 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
         // As a number it would lose its gradient without a word.
         if (!tensor_of(o)->shape.empty() || tensor_of(o).requires_grad()) return false;
         if (engine::is_hidden(tensor_of(o))) return false;  // no one number
+        if (info(tensor_of(o)->dtype).kind == Kind::Complex) return false;
         s = tensor_of(o).item();
       } else if (!to_scalar(o, &s)) {
         return false;

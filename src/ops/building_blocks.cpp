@@ -152,7 +152,7 @@ Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tenso
 }
 
 Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what) {
-  if (is_float(operand) || !factor.is_float()) return factor;
+  if (!is_integral(operand, true) || !factor.is_float()) return factor;
   const double f = factor.to_double();
   PF_CHECK(f == std::trunc(f) && std::abs(f) < 9e18, ValueError, op, "got ", what, " ", f, " for ",
            operand,

@@ -200,8 +200,8 @@ Tensor product_of(const Tensor& x, const Tensor& y) {
   Tensor r;
   {
     NoGrad off;
-    const Parts a = parts(x), b = parts(y);
-    r = complex(sub(mul(a.re, b.re), mul(a.im, b.im)), add(mul(a.re, b.im), mul(a.im, b.re)));
+    r = ops::product_of_parts(parts(x), parts(y),
+                              [](const Tensor& s, const Tensor& t) { return mul(s, t); });
   }
   if (autograd::wanted({x, y}))
     autograd::attach("mul", {r}, {x, y}, {autograd::Saved(x), autograd::Saved(y)},
@@ -219,10 +219,15 @@ Tensor quotient_of(const Tensor& x, const Tensor& y) {
   Tensor r;
   {
     NoGrad off;
-    // The divisor over its larger part first, so that its square neither overflows nor vanishes.
+    // The divisor over its larger part first, so that its square neither overflows nor vanishes. An
+    // infinite divisor has a direction, and so has 0, that of its real part (annex G of C99).
     const Parts a = parts(x), b = parts(y);
-    const Tensor size = maximum(abs(b.re), abs(b.im));
-    const Tensor re = div(b.re, size), im = div(b.im, size);
+    const Tensor size = maximum(abs(b.re), abs(b.im)), none = eq(size, Scalar(0.0));
+    const auto over_size = [&, far = isinf(size)](const Tensor& t) {
+      return where(far, mul(sign(t), to(isinf(t), t->dtype)), div(t, size));
+    };
+    const Tensor re = where(none, copysign(ones_like(size), b.re), over_size(b.re));
+    const Tensor im = where(none, Scalar(0.0), over_size(b.im));
     const Tensor d = mul(add(square(re), square(im)), size);
     r = complex(div(add(mul(a.re, re), mul(a.im, im)), d),
                 div(sub(mul(a.im, re), mul(a.re, im)), d));
@@ -315,12 +320,17 @@ Tensor root(const Tensor& z) {
 Tensor one_over(const Tensor& z) {
   return div(ones_like(z), z);
 }
+// The parts of i z.
+Parts around(const Tensor& z) {
+  const Parts p = parts(z);
+  return {neg(p.im), p.re};
+}
 Tensor sine(const Tensor& z) {
   return holomorphic(
       "sin", z,
       [](const Tensor& t) {
-        const Parts p = parts(t);
-        return complex(mul(sin(p.re), cosh(p.im)), mul(cos(p.re), sinh(p.im)));
+        const Parts p = around(t);  // -i sinh(i z)
+        return complex(times_sine(cosh(p.re), p), neg(times_cosine(sinh(p.re), p)));
       },
       [](const Tensor& z, const Tensor&) { return cos(z); });
 }
@@ -328,8 +338,8 @@ Tensor cosine(const Tensor& z) {
   return holomorphic(
       "cos", z,
       [](const Tensor& t) {
-        const Parts p = parts(t);
-        return complex(mul(cos(p.re), cosh(p.im)), neg(mul(sin(p.re), sinh(p.im))));
+        const Parts p = around(t);  // cosh(i z)
+        return complex(times_cosine(cosh(p.re), p), times_sine(sinh(p.re), p));
       },
       [](const Tensor& z, const Tensor&) { return neg(sin(z)); });
 }
@@ -417,6 +427,7 @@ Tensor power(const Tensor& z, const Tensor& w) {
 }
 Tensor power_of_number(const Tensor& z, double n) {
   if (n == 0) return ones_like(z);
+  if (n == 1) return clone(z);
   if (n == 0.5) return root(z);
   if (n == std::trunc(n) && std::abs(n) <= 64) {
     const Tensor y = to_power_of(z, static_cast<int64_t>(std::abs(n)));
@@ -590,6 +601,25 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
       return one_over(add(exponential(neg(z(0))), Scalar(1)));
     case op::silu:
       return div(z(0), add(exponential(neg(z(0))), Scalar(1)));
+    case op::sinc: {
+      const Tensor x = times_number(z(0), M_PI), zero = eq(x, Scalar(0.0));
+      const Tensor safe = where(zero, ones_like(x), x);
+      return where(zero, ones_like(x), div(sine(safe), safe));
+    }
+    case op::softsign:
+      return div(z(0), add(absolute(z(0)), Scalar(1.0)));
+    case op::tanhshrink:
+      return sub(z(0), hyperbolic_tangent(z(0)));
+    case op::logaddexp: {  // the one with the greater real part outside of the logarithm
+      const Tensor x = z(0), y = z(1), first = ge(parts(x).re, parts(y).re);
+      const Tensor most = where(first, x, y), least = where(first, y, x);
+      return add(most, logarithm(add(exponential(sub(least, most)), Scalar(1.0))));
+    }
+    case op::nan_to_num:
+      return over_parts(z(0), [&](const Tensor& t) {
+        const Operand part(t);
+        return call_row(op::nan_to_num, {&part, 1}, attrs);
+      });
     case op::isnan:
       return each([](const Tensor& t) { return isnan(t); }, either);
     case op::isinf:
@@ -651,12 +681,9 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
 Tensor complex_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
                        const char* op) {
   const auto dense = [](const Parts& p) { return Parts{contiguous(p.re), contiguous(p.im)}; };
-  const Parts x = dense(parts(a)), y = dense(parts(b));
-  const auto times = [&](const Tensor& s, const Tensor& t) {
-    return product(s, t, {}, ta, tb, op);
-  };
-  const Tensor r =
-      complex(sub(times(x.re, y.re), times(x.im, y.im)), add(times(x.re, y.im), times(x.im, y.re)));
+  const Tensor r = product_of_parts(
+      dense(parts(a)), dense(parts(b)),
+      [&](const Tensor& s, const Tensor& t) { return product(s, t, {}, ta, tb, op); });
   return bias.defined() ? add(r, bias) : r;
 }
 

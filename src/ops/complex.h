@@ -54,6 +54,12 @@ Tensor over_parts(const Tensor& z, F&& f) {
   return view_as_complex(f(view_as_real(z)));
 }
 
+// A product f of real tensors, linear in both, of complex ones: four of their parts.
+template <class F>
+Tensor product_of_parts(const Parts& x, const Parts& y, F&& f) {
+  return complex(sub(f(x.re, y.re), f(x.im, y.im)), add(f(x.re, y.im), f(x.im, y.re)));
+}
+
 // A row of the pointwise table with an operand of a complex dtype; `common` is that of the
 // operands. DTypeError where there is no such operation of complex numbers.
 Tensor complex_row(engine::OpId id, std::span<const engine::Operand> operands,

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
@@ -66,6 +67,10 @@ Tensor beside_channels(const Tensor& t, int dims) {
   IntList shape(static_cast<size_t>(dims) + 2, 1);
   shape[1] = t->numel;
   return reshape(t, shape);
+}
+
+Tensor with_bias(const Tensor& y, const Tensor& bias, int dims) {
+  return bias.defined() ? add(y, beside_channels(bias, dims)) : y;
 }
 
 // ---- the three ----------------------------------------------------------------------------------
@@ -204,9 +209,12 @@ struct Checked {
 Checked check(const Tensor& input, const Tensor& weight, const Tensor& bias, const Taps& p,
               bool transposed) {
   const char* op = p.op;
-  ops::check_arithmetic(input, op);
+  ops::check_defined(input, op);
   ops::check_defined(weight, op, "weight");
-  ops::check_arithmetic(weight, op);
+  if (!is_complex(input) || !is_complex(weight)) {
+    ops::check_arithmetic(input, op);
+    ops::check_arithmetic(weight, op);
+  }
   const int n = p.dims;
   PF_CHECK(input->shape.size() == n + 2 || input->shape.size() == n + 1, ShapeError, op,
            "got input of shape ", input->shape, "; expected ", n + 2,
@@ -271,6 +279,14 @@ Tensor conv(const Tensor& input, const Tensor& weight, const Tensor& bias, const
     shape.push_back((size - reach) / p.at(p.stride, d) + 1);
   }
   checked_numel(shape, op);
+  if (is_complex(c.x)) {
+    const auto of_parts = [&](const Tensor& x, const Tensor& w) {
+      return conv_of(x, w, {}, shape, p);
+    };
+    const Tensor y =
+        with_bias(ops::product_of_parts(ops::parts(c.x), ops::parts(c.w), of_parts), c.bias, dims);
+    return c.batched ? y : squeeze(y, 0);
+  }
   Tensor y = widens(c.x, c.w)
                  ? to(conv_of(widened(c.x), widened(c.w), widened(c.bias), shape, p), c.x->dtype)
                  : conv_of(c.x, c.w, c.bias, shape, p);
@@ -327,10 +343,13 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
     shape.push_back(static_cast<int64_t>(size));
   }
   checked_numel(shape, op);
+  const auto of_parts = [&](const Tensor& x, const Tensor& w) {
+    return conv_input(x, w, shape, format_of(x), p, true);
+  };
   const bool wide = widens(c.x, c.w);
-  const Tensor x = wide ? widened(c.x) : c.x, w = wide ? widened(c.w) : c.w;
-  Tensor y = conv_input(x, w, shape, format_of(x), p, true);
-  if (c.bias.defined()) y = add(y, beside_channels(wide ? widened(c.bias) : c.bias, dims));
+  Tensor y = is_complex(c.x) ? ops::product_of_parts(ops::parts(c.x), ops::parts(c.w), of_parts)
+                             : of_parts(wide ? widened(c.x) : c.x, wide ? widened(c.w) : c.w);
+  y = with_bias(y, wide ? widened(c.bias) : c.bias, dims);
   if (wide) y = to(y, c.x->dtype);
   return c.batched ? y : squeeze(y, 0);
 }

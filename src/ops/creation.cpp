@@ -133,6 +133,8 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double ba
   PF_CHECK(steps >= 0, ValueError, op, "got ", steps,
            " steps; expected none below 0; give the number of values");
   const DType type = dtype.value_or(default_dtype());
+  if (is_complex(type))
+    return to(spaced(op, start, end, steps, base, real_type(type), device), type);
   PF_CHECK(!ops::has_no_arithmetic(type), DTypeError, op, "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
   if (base == 0)

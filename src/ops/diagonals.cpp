@@ -159,7 +159,7 @@ Tensor vander(const Tensor& x, optional<int64_t> columns, bool increasing) {
            "; expected one dimension; ravel it");
   const int64_t n = columns.value_or(x->numel);
   PF_CHECK(n >= 0, ValueError, "vander", "got N ", n, "; expected at least 0; correct it");
-  const DType dtype = is_float(x->dtype) ? x->dtype : DType::Int64;
+  const DType dtype = is_integral(x->dtype, true) ? DType::Int64 : x->dtype;
   const Tensor exponents = arange(0, n, 1, DType::Int64, x->storage->device);
   const Tensor powers = pow(unsqueeze(to(x, dtype), 1), to(exponents, dtype));
   return increasing ? powers : flip(powers, {1});

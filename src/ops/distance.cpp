@@ -4,6 +4,7 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -35,10 +36,12 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
 
 Tensor pairwise_distance(const Tensor& first, const Tensor& second, double p, double eps,
                          bool keepdim) {
-  const Tensor x1 = ops::as_floating(first, "pairwise_distance", "x1");
-  const Tensor x2 = ops::as_floating(second, "pairwise_distance", "x2");
+  const auto with_fractions = [](const Tensor& t, const char* what) {
+    return t.defined() && is_complex(t) ? t : ops::as_floating(t, "pairwise_distance", what);
+  };
+  const Tensor x1 = with_fractions(first, "x1"), x2 = with_fractions(second, "x2");
   const Tensor d = add(sub(ops::widened(x1), ops::widened(x2)), Scalar(eps));
-  return to(norm(d, p, IntList{-1}, keepdim), promote(x1->dtype, x2->dtype));
+  return to(norm(d, p, IntList{-1}, keepdim), real_type(promote(x1->dtype, x2->dtype)));
 }
 
 namespace {
@@ -195,11 +198,12 @@ Tensor dist(const Tensor& x, const Tensor& y, double p) {
   ops::check_defined(y, "dist", "other");
   // A difference may pass the range of 16 bits.
   const Tensor d = ops::difference(ops::widened(x), ops::widened(y));
-  return to(norm(d, p), promote(x->dtype, y->dtype));
+  return to(norm(d, p), real_type(promote(x->dtype, y->dtype)));
 }
 
 Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {
-  ops::check_floating(x, "normalize");
+  ops::check_defined(x, "normalize");
+  if (!is_complex(x)) ops::check_floating(x, "normalize");
   const Tensor wide = ops::widened(x);
   return to(div(wide, clamp(norm(wide, p, IntList{dim}, true), Scalar(eps), {})), x->dtype);
 }

@@ -117,7 +117,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   const char* op = "embedding_renorm_";
   const NoGrad off;
   const Tensor flat = reshape(checked_index(indices, weight, op), {-1});
-  ops::check_floating(weight, op, "weight");
+  if (!is_complex(weight)) ops::check_floating(weight, op, "weight");
   if (flat->numel == 0) return weight;
   const Tensor rows = index_select(weight, 0, flat);
   const Tensor norms = norm(rows, norm_type, IntList{1}, true);

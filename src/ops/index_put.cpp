@@ -234,9 +234,25 @@ autograd::BackwardFn scatter_backward(const Scatter& s, ScatterMode mode, const 
   };
 }
 
+// Sums of complex numbers are those of their parts, which one index finds.
+Tensor of_both_parts(const Tensor& index) {
+  IntList shape = index->shape.vec();
+  shape.push_back(2);
+  return expand(unsqueeze(index, -1), shape);
+}
+
 Tensor scatter_with(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
                     ScatterMode mode, const char* op) {
   Scatter s = check_scatter(given, dim, index, src, op);
+  if (is_complex(given) && mode == ops::kAdd) {
+    if (given->shape.empty())
+      return reshape(scatter_with(reshape(given, {1}), 0, reshape(s.index, {-1}),
+                                  reshape(s.src, {-1}), mode, op),
+                     {});
+    return ops::over_parts(given, [&](const Tensor& t) {
+      return scatter_with(t, s.dim, of_both_parts(s.index), view_as_real(s.src), mode, op);
+    });
+  }
   const Tensor self = ops::beside(given, {s.index, s.src}, op);
   Tensor out = ops::raw_clone(self);
   scatter_into(out, s, mode, op);
@@ -249,6 +265,8 @@ Tensor scatter_with(const Tensor& given, int64_t dim, const Tensor& index, const
 Tensor scatter_with_(Tensor self, int64_t dim, const Tensor& index, const Tensor& src,
                      ScatterMode mode, const char* op) {
   Scatter s = check_scatter(self, dim, index, src, op);
+  if (is_complex(self) && mode == ops::kAdd)
+    return copy_(self, scatter_with(self, dim, index, src, mode, op));
   if (s.src->storage == self->storage) s.src = clone(s.src);
   if (s.index->storage == self->storage) s.index = clone(s.index);
   ops::write_inplace(self, op, {self, s.index, s.src}, {Saved(s.index)},
@@ -407,7 +425,7 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
   const Tensor count = clamp(
       scatter_with(none, dim, s.index, number_source(none, s.index, 1), ops::kAdd, "scatter_add"),
       Scalar(1), {});
-  if (is_float(self->dtype)) return to(div(ops::widened(out), count), self->dtype);
+  if (!is_integral(self->dtype, true)) return to(div(ops::widened(out), count), self->dtype);
   return to(floor_divide(out, count), self->dtype);
 }
 
@@ -634,6 +652,13 @@ Tensor& index_put_(Tensor& self, const TensorList& indices, const Tensor& values
   if (!any) {
     Tensor v = to(values, self->dtype);
     return accumulate ? add_(self, v) : copy_(self, v);
+  }
+  if (is_complex(self) && accumulate) {  // into both parts
+    Tensor both = view_as_real(self);
+    TensorList list = r.list;
+    list.resize(static_cast<size_t>(self->shape.size()));
+    index_put_(both, list, view_as_real(to(values, self->dtype)), true);
+    return self;
   }
   if (r.self.impl() != self.impl()) {  // a mask of 0 dimensions: write through the view
     index_put_(r.self, r.list, values, accumulate);

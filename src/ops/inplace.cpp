@@ -107,8 +107,9 @@ template <class Exponent>
 Tensor float_power_(Tensor t, const Exponent& exponent) {
   const char* op = "float_power_";
   ops::check_defined(t, op, "input");
-  PF_CHECK(t->dtype == DType::Float64, DTypeError, op, "got dtype ", t->dtype,
-           "; expected float64, in which the powers are; use pow_");
+  PF_CHECK(t->dtype == DType::Float64 || t->dtype == DType::Complex128, DTypeError, op,
+           "got dtype ", t->dtype,
+           "; expected float64 or complex128, in which the powers are; use pow_");
   return ops::replaced(t, op, [&](const Tensor& x) { return pow(kept(x, exponent), exponent); });
 }
 

@@ -165,7 +165,8 @@ Tensor cumulative_trapezoid_at(const Tensor& given, const Tensor& points, int64_
 
 Tensor renorm(const Tensor& x, Scalar p, int64_t dim, Scalar maxnorm) {
   const char* op = "renorm";
-  ops::check_floating(x, op);
+  ops::check_defined(x, op);
+  if (!is_complex(x)) ops::check_floating(x, op);
   PF_CHECK(p.to_double() > 0 && maxnorm.to_double() >= 0, ValueError, op, "got p ", p.to_double(),
            " and maxnorm ", maxnorm.to_double(),
            "; expected p above 0 and maxnorm at least 0; correct them");
@@ -179,7 +180,7 @@ Tensor renorm(const Tensor& x, Scalar p, int64_t dim, Scalar maxnorm) {
   const Tensor size = norm(ops::widened(x), p.to_double(), others, true);
   const Tensor limit = div(Scalar(maxnorm.to_double()), add(size, Scalar(1e-7)));
   const Tensor factor = where(gt(size, Scalar(maxnorm.to_double())), limit, Scalar(1.0));
-  return mul(x, to(factor, x->dtype));
+  return mul(x, to(factor, real_type(x->dtype)));
 }
 Tensor renorm_(Tensor x, Scalar p, int64_t dim, Scalar maxnorm) {
   return ops::replaced(x, "renorm_", [&](const Tensor& t) { return renorm(t, p, dim, maxnorm); });

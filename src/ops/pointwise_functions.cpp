@@ -105,7 +105,7 @@ Tensor& bitwise_not_(Tensor& x) {
 }
 
 static Scalar factor_of(const Tensor& x, const Tensor& y, Scalar alpha, const char* op) {
-  return is_float(x->dtype) ? alpha : ops::factor_for(y->dtype, alpha, op, "alpha");
+  return is_integral(x->dtype, true) ? ops::factor_for(y->dtype, alpha, op, "alpha") : alpha;
 }
 
 Tensor add(const Tensor& x, const Tensor& y, Scalar alpha) {
@@ -130,7 +130,7 @@ Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
   alpha = factor_of(x, y, alpha, "sub");
   if (is_one(alpha)) return call_row(op::sub, {x, y});
   return call_row(op::add_scaled, {x, y},
-                  {negative(alpha, is_float(x->dtype) || is_float(y->dtype))});
+                  {negative(alpha, !is_integral(x->dtype, true) || !is_integral(y->dtype, true))});
 }
 Tensor sub(const Tensor& x, Scalar y) {
   ops::refuse_bools(x, y, "sub");
@@ -140,7 +140,7 @@ Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
   ops::refuse_bools(x, y, "sub_");
   alpha = factor_of(x, y, alpha, "sub_");
   if (is_one(alpha)) return call_row_into(op::sub, x, {y});
-  return call_row_into(op::add_scaled, x, {y}, {negative(alpha, is_float(x->dtype))});
+  return call_row_into(op::add_scaled, x, {y}, {negative(alpha, !is_integral(x->dtype, true))});
 }
 Tensor& sub_(Tensor& x, Scalar y) {
   ops::refuse_bools(x, y, "sub_");
@@ -271,6 +271,8 @@ Tensor& nan_to_num_(Tensor& x, std::optional<double> nan, std::optional<double> 
 
 Tensor isclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
   if (is_complex(x) || is_complex(y)) {
+    PF_CHECK(rtol >= 0 && atol >= 0, ValueError, "isclose", "got rtol ", rtol, " and atol ", atol,
+             "; expected at least 0; pass their magnitudes");
     const Tensor near = le(abs(sub(x, y)), add(mul(abs(y), Scalar(rtol)), Scalar(atol)));
     const Tensor same = logical_or(eq(x, y), logical_and(near, isfinite(y)));
     return equal_nan ? logical_or(same, logical_and(isnan(x), isnan(y))) : same;
@@ -402,7 +404,7 @@ namespace {
 // A fill value takes the dtype of the tensor; only a fraction for integers is refused.
 Scalar fill_value(const Tensor& x, Scalar v, const char* name) {
   check_range(v, x->dtype, name, "the value");
-  if (is_float(x->dtype)) return v.to_double();
+  if (!is_integral(x->dtype, true)) return v.to_double();
   PF_CHECK(!v.is_float() || v.f == std::trunc(v.f), DTypeError, name, "got the value ", v.f,
            " for a ", x->dtype, " tensor; expected an integer; convert the tensor first");
   return x->dtype == DType::Bool ? Scalar(v.to_double() != 0)

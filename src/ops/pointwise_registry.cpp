@@ -193,7 +193,7 @@ Scalar times(Scalar alpha, const Tensor& beside, Scalar y, const char* op) {
 Tensor times(Scalar alpha, Scalar beside, const Tensor& y, const char* op) {
   if (alpha.to_double() == 1) return y;
   if (!beside.is_float()) alpha = factor_for(y->dtype, alpha, op, "alpha");
-  const bool real = beside.is_float() && !is_float(y->dtype);  // a float before it can wrap
+  const bool real = beside.is_float() && is_integral(y->dtype, true);  // a float before it can wrap
   return pyflame::mul(real ? pyflame::to(y, default_dtype()) : y, alpha);
 }
 
@@ -354,7 +354,8 @@ void register_divisions() {
   const Call in_double = [](std::vector<Value>& v) -> Value {
     auto wide = [](const Value& a) {
       auto* t = std::get_if<Tensor>(&a);
-      return t ? pyflame::to(*t, DType::Float64) : scalar_tensor(scalar_of(a), DType::Float64);
+      return t ? pyflame::to(*t, is_complex(*t) ? DType::Complex128 : DType::Float64)
+               : scalar_tensor(scalar_of(a), DType::Float64);
     };
     if (!std::holds_alternative<Tensor>(v[1]))
       return pyflame::pow(wide(v[0]), Scalar(scalar_of(v[1]).to_double()));

@@ -85,24 +85,25 @@ Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const ch
   return make_tensor(shape, dtype, device ? *device : get_device());
 }
 
-Tensor randn_in(Tensor t, double mean, double std) {
+Tensor randn_in(Tensor t, double mean, double std, const char* op = "randn") {
   if (is_complex(t)) {  // both parts of half of the variance
     NoGrad off;
-    randn_in(view_as_real(t), mean, std * M_SQRT1_2);
+    randn_in(view_as_real(t), 0, std * M_SQRT1_2, op);
+    if (mean != 0) add_(t, Scalar(mean));
     return t;
   }
-  check_float(t->dtype, "randn");
-  fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, "randn");
+  check_float(t->dtype, op);
+  fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, op);
   return t;
 }
-Tensor rand_in(Tensor t) {
+Tensor rand_in(Tensor t, double from = 0, double to = 1, const char* op = "rand") {
   if (is_complex(t)) {
     NoGrad off;
-    rand_in(view_as_real(t));
+    rand_in(view_as_real(t), from, to, op);
     return t;
   }
-  check_float(t->dtype, "rand");
-  fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = 0.0, .to = 1.0}, "rand");
+  check_float(t->dtype, op);
+  fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = from, .to = to}, op);
   return t;
 }
 void check_range(int64_t low, int64_t high, DType t, const char* op) {
@@ -144,20 +145,18 @@ Tensor randint(int64_t low, int64_t high, const IntList& size, optional<DType> d
 
 Tensor& uniform_(Tensor& t, double from, double to) {
   overwrite(t, "uniform_", [&] {
-    check_float(t->dtype, "uniform_");
     PF_CHECK(from <= to, ValueError, "uniform_", "got from ", from, " and to ", to,
              "; expected from <= to; swap them");
-    fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = from, .to = to}, "uniform_");
+    rand_in(t.detach(), from, to, "uniform_");
   });
   return t;
 }
 
 Tensor& normal_(Tensor& t, double mean, double std) {
   overwrite(t, "normal_", [&] {
-    check_float(t->dtype, "normal_");
     PF_CHECK(std >= 0, ValueError, "normal_", "got std ", std,
              "; expected at least 0; give a standard deviation");
-    fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, "normal_");
+    randn_in(t.detach(), mean, std, "normal_");
   });
   return t;
 }

@@ -113,7 +113,7 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
   ops::check_defined(input, op, "input");
   if (is_complex(dtype.value_or(input->dtype)) && what != Adds::Numbers)
     return add_up_complex(dtype ? to(input, *dtype) : input, dim, keepdim, what, op);
-  ops::check_arithmetic(input, op);
+  if (!dtype || !is_complex(input)) ops::check_arithmetic(input, op);
   const Tensor x = ops::whole(dtype ? to(input, *dtype) : input);
   if (dtype) ops::check_arithmetic(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
@@ -168,6 +168,14 @@ Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, dou
 
 Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool keepdim, bool root,
                const char* op) {
+  if (x.defined() && is_complex(x)) {  // the mean of |z - mean|^2: that of both parts together
+    const ops::Parts p = ops::parts(x);
+    const Tensor v = add(var_any(p.re, dim, correction, keepdim, false, op),
+                         var_any(p.im, dim, correction, keepdim, false, op));
+    if (!root) return v;
+    const Tensor none = eq(v, Scalar(0.0));  // where the root has no slope
+    return where(none, Scalar(0.0), sqrt(where(none, Scalar(1.0), v)));
+  }
   ops::check_floating(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
   Tensor y;
@@ -439,6 +447,7 @@ Tensor count_nonzero(const Tensor& x, const MaybeDims& dim) {
 
 Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   PF_AUTOCAST("norm", RaiseElseFollow, norm, x, p, dim, keepdim);
+  if (x.defined() && is_complex(x)) return norm(abs(x), p, dim, keepdim);
   ops::check_floating(x, "norm");
   if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
@@ -466,6 +475,12 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
 
 Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
   PF_AUTOCAST("logsumexp", RaiseElseFollow, logsumexp, given, dim, keepdim);
+  if (given.defined() && is_complex(given)) {  // less the greatest real part, which is no variable
+    Tensor m = amax(real(given.detach()), dim, true);
+    m = where(isfinite(m), m, Scalar(0.0));
+    const Tensor y = log(sum(exp(sub(given, m)), dim, keepdim));
+    return add(y, keepdim ? m : reshape(m, y->shape.vec()));
+  }
   const Tensor x = ops::as_floating(given, "logsumexp");
   const Plan p = plan_for(x, dim, keepdim, "logsumexp");
   Tensor y;

@@ -25,7 +25,7 @@ Tensor prepared(const Tensor& t, Type dtype, const char* op) {
   ops::check_defined(t, op);
   PF_CHECK(!ops::has_no_arithmetic(t->dtype), DTypeError, op, "got dtype ", t->dtype,
            "; expected a dtype with arithmetic; convert with .to(dtype)");
-  return ops::whole(to(t, dtype.value_or(is_float(t->dtype) ? t->dtype : DType::Int64)));
+  return ops::whole(to(t, dtype.value_or(is_integral(t->dtype, true) ? DType::Int64 : t->dtype)));
 }
 
 template <class K>
@@ -86,9 +86,10 @@ Tensor cumsum(const Tensor& t, int64_t dim) {
 }
 
 static Tensor cumsum_as(const Tensor& t, int64_t dim, Type dtype) {
-  if ((t.defined() && is_complex(t)) || (dtype && is_complex(*dtype)))
-    return cumsum(dtype ? to(t, *dtype) : t, dim);
-  const Tensor sums = cumsum(prepared(t, dtype, "cumsum"), dim);
+  ops::check_defined(t, "cumsum");
+  if (is_complex(dtype.value_or(t->dtype))) return cumsum(dtype ? to(t, *dtype) : t, dim);
+  const Tensor part = is_complex(t) ? to(t, *dtype) : t;
+  const Tensor sums = cumsum(prepared(part, dtype, "cumsum"), dim);
   return dtype ? to(sums, *dtype) : sums;
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -208,10 +209,11 @@ void check_weights(const Tensor& w, const char* what, int64_t n, bool whole) {
 // In float32 or wider, and the dtype that is to come of it.
 std::pair<Tensor, DType> covariance(const Tensor& x, int64_t correction, const Tensor& fweights,
                                     const Tensor& aweights, const char* op) {
-  ops::check_arithmetic(x, op);
+  ops::check_defined(x, op);
+  if (!is_complex(x)) ops::check_arithmetic(x, op);
   PF_CHECK(x->shape.size() <= 2, ShapeError, op, "got shape ", x->shape,
            "; expected at most two dimensions: variables and observations; reshape it");
-  DType out = is_float(x->dtype) ? x->dtype : default_dtype();
+  DType out = is_integral(x->dtype, true) ? default_dtype() : x->dtype;
   if (aweights.defined()) out = promote(out, aweights->dtype);
   Tensor t = ops::widened(to(x, out));
   if (t->shape.size() < 2) t = reshape(t, {1, -1});
@@ -220,23 +222,26 @@ std::pair<Tensor, DType> covariance(const Tensor& x, int64_t correction, const T
   if (aweights.defined()) check_weights(aweights, "aweights", n, false);
   Tensor w;
   for (const Tensor* given : {&fweights, &aweights})
-    if (given->defined()) w = w.defined() ? mul(w, to(*given, t->dtype)) : to(*given, t->dtype);
+    if (given->defined()) {
+      const Tensor one = to(*given, real_type(t->dtype));
+      w = w.defined() ? mul(w, one) : one;
+    }
   const Scalar c(static_cast<double>(correction));
   const IntList observations{1};
   Tensor d, factor;
   if (!w.defined()) {
     d = ops::centred(t, observations);
-    factor = full({}, Scalar(static_cast<double>(n) - static_cast<double>(correction)), t->dtype,
-                  t->storage->device);
+    factor = full({}, Scalar(static_cast<double>(n) - static_cast<double>(correction)),
+                  real_type(t->dtype), t->storage->device);
   } else {
     const Tensor total = sum(w), near = n > 0 ? sub(t, slice(t.detach(), 1, 0, 1)) : t;
     d = sub(near, div(sum(mul(near, w), observations, true), total));
     factor = aweights.defined()
-                 ? sub(total, mul(div(sum(mul(w, to(aweights, t->dtype))), total), c))
+                 ? sub(total, mul(div(sum(mul(w, to(aweights, w->dtype))), total), c))
                  : sub(total, c);
   }
   const Tensor weighted = w.defined() ? mul(d, w) : d;
-  const Tensor r = div(matmul(weighted, transpose(d, 0, 1)), clamp(factor, Scalar(0.0), {}));
+  const Tensor r = div(matmul(weighted, conj(transpose(d, 0, 1))), clamp(factor, Scalar(0.0), {}));
   return {x->shape.size() < 2 ? reshape(r, {}) : squeeze(r), out};
 }
 
@@ -250,9 +255,10 @@ Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Te
 Tensor corrcoef(const Tensor& x) {
   const auto [c, dtype] = covariance(x, 1, {}, {}, "corrcoef");
   if (c->shape.empty()) return to(div(c, c), dtype);
-  const Tensor s = sqrt(diagonal(c));
+  const Tensor s = sqrt(real(diagonal(c)));
   const Tensor r = div(div(c, unsqueeze(s, 1)), unsqueeze(s, 0));
-  return to(clamp(r, Scalar(-1.0), Scalar(1.0)), dtype);
+  const auto within = [](const Tensor& t) { return clamp(t, Scalar(-1.0), Scalar(1.0)); };
+  return to(is_complex(r) ? ops::over_parts(r, within) : within(r), dtype);
 }
 
 namespace {
@@ -265,13 +271,17 @@ std::pair<Tensor, Tensor> neighbours(const Tensor& t, int64_t d) {
 }
 // Sums of two integers may pass their dtype.
 Tensor summable(const Tensor& t) {
-  return is_float(t->dtype) ? ops::widened(t) : to(t, DType::Float64);
+  return is_integral(t->dtype, true) ? to(t, DType::Float64) : ops::widened(t);
+}
+void check_summable(const Tensor& t) {
+  ops::check_defined(t, "trapezoid");
+  if (!is_complex(t)) ops::check_arithmetic(t, "trapezoid");
 }
 }  // namespace
 
 Tensor trapezoid(const Tensor& given, const Tensor& points, int64_t dim) {
-  ops::check_arithmetic(given, "trapezoid");
-  ops::check_arithmetic(points, "trapezoid");
+  check_summable(given);
+  check_summable(points);
   const Tensor y = summable(given), x = summable(points);
   const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
   Tensor at = x;
@@ -284,10 +294,11 @@ Tensor trapezoid(const Tensor& given, const Tensor& points, int64_t dim) {
   const auto [right, left] = neighbours(at, d - y->shape.size());
   const Tensor areas = mul(sub(right, left), add(later, earlier));
   const DType out = promote(points->dtype, given->dtype);
-  return to(div(sum(areas, IntList{d}), Scalar(2.0)), is_float(out) ? out : default_dtype());
+  return to(div(sum(areas, IntList{d}), Scalar(2.0)),
+            is_integral(out, true) ? default_dtype() : out);
 }
 Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
-  ops::check_arithmetic(y, "trapezoid");
+  check_summable(y);
   PF_CHECK(!y->shape.empty(), ShapeError, "trapezoid",
            "got a tensor of 0 dimensions; expected at least 1; reshape it");
   const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
@@ -298,7 +309,7 @@ Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
     const Tensor ends = add(summable(select(y, d, 0)), summable(select(y, d, n - 1)));
     total = add(total, mul(ends, Scalar(0.5)));
   }
-  return to(mul(total, Scalar(dx)), is_float(y->dtype) ? y->dtype : default_dtype());
+  return to(mul(total, Scalar(dx)), is_integral(y->dtype, true) ? default_dtype() : y->dtype);
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

@@ -325,3 +325,141 @@ def test_new_ones_and_random():
     assert bool(((u.real >= 0) & (u.real < 1) & (u.imag >= 0) & (u.imag < 1)).all())
     assert not z.is_conj() and not z.is_neg() and z.resolve_conj() is z
     assert pf.ones(2).cfloat().dtype == pf.complex64 and pf.ones(2).cdouble().dtype == pf.complex128
+
+
+def _at_index(a, dim, index, src, into):
+    out = a.copy()
+    into(out, (index, slice(None)) if dim == 0 else (slice(None), index), src)
+    return out
+
+
+REDUCED = {
+    "var": lambda z, d: z.var(d, ddof=1),
+    "std": lambda z, d: z.std(d, ddof=1),
+    "norm": lambda z, d: np.linalg.norm(z, axis=d),
+    "logsumexp": lambda z, d: np.log(np.exp(z).sum(d)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions(name, dim):
+    z = random(4, 3)
+    for t in layouts(z):
+        got = getattr(pf, name)(t, dim=dim)
+        assert got.dtype == (pf.complex128 if name == "logsumexp" else pf.float64)
+        close(got, REDUCED[name](z, dim), 1e-11)
+    assert pf.autograd.gradcheck(
+        lambda t: getattr(pf, name)(t, dim=dim), pf.tensor(z, requires_grad=True)
+    )
+
+
+def test_reductions_of_equal_numbers_have_finite_gradients():
+    z = pf.full((3,), 1 + 2j, dtype=pf.complex128).requires_grad_()
+    z.std().backward()
+    assert of(z.grad).tolist() == [0, 0, 0]
+
+
+def test_covariance():
+    z, w = random(3, 6), RNG.integers(1, 4, 6)
+    close(pf.cov(pf.tensor(z)), np.cov(z), 1e-12)
+    close(pf.cov(pf.tensor(z), fweights=pf.tensor(w)), np.cov(z, fweights=w), 1e-12)
+    close(pf.corrcoef(pf.tensor(z)), np.corrcoef(z), 1e-12)
+
+
+def test_sums_by_index():
+    z, src, index = random(4, 3), random(5, 3), RNG.integers(0, 4, 5)
+    want = _at_index(z, 0, index, src, np.add.at)
+    t, s, i = pf.tensor(z), pf.tensor(src), pf.tensor(index)
+    close(t.index_add(0, i, s), want)
+    close(t.scatter_add(0, i[:, None].expand(5, 3), s), want)
+    close(t.scatter_reduce(0, i[:, None].expand(5, 3), s, "sum"), want)
+    close(t.index_put((i,), s, accumulate=True), want)
+    close(pf.tensor(z).index_put_((i,), s, accumulate=True), want)
+    close(pf.tensor(z).scatter_add_(0, i[:, None].expand(5, 3), s), want)
+    one = pf.tensor(2 + 1j, dtype=pf.complex128).scatter_add(
+        0, pf.tensor(0), pf.tensor(1j).to(pf.complex128)
+    )
+    assert one.item() == 2 + 2j
+    leaf, part = t.clone().requires_grad_(), s.clone().requires_grad_()
+    assert pf.autograd.gradcheck(lambda a, b: a.index_add(0, i, b) ** 2, (leaf, part))
+    assert pf.autograd.gradcheck(lambda a, b: a.index_put((i,), b, True) ** 2, (leaf, part))
+
+
+def test_numbers_with_fractions_stay_what_they_are():
+    z = random(3)
+    t, mask = pf.tensor(z), pf.tensor([True, False, True])
+    for value in (float("inf"), 1e30, 0.5, -2):
+        assert of(t.masked_fill(mask, value))[0] == value
+        assert of(t.clone().masked_fill_(mask, value))[2] == value
+    assert of(t.masked_fill(mask, pf.tensor(1 + 2j).to(pf.complex128)))[0] == 1 + 2j
+    close(pf.sub(t, t, alpha=0.5), z - 0.5 * z)
+    close(pf.rsub(t, 0.5, alpha=0.25), 0.5 - 0.25 * z)
+    close(t.clone().sub_(t, alpha=-1.5), z + 1.5 * z)
+    close(pf.vander(t, 4), np.vander(z, 4))
+    close(pf.float_power(t, 3), z**3, 1e-11)
+    assert pf.float_power(t.to(pf.complex64), 2).dtype == pf.complex128
+    close(pf.trapezoid(t, dx=0.5), np.trapezoid(z, dx=0.5))
+    close(
+        pf.trapezoid(t, pf.tensor([0.0, 0.5, 2.0], dtype=pf.float64)), np.trapezoid(z, [0, 0.5, 2])
+    )
+    raised = pf.pow(t, 1)
+    raised.zero_()
+    close(t, z)  # a power of one is no alias
+
+
+def test_convolutions():
+    x, w, b = random(2, 4, 9), random(6, 2, 3), random(6)
+    for t in layouts(x):
+        got = pf.nn.functional.conv1d(t, pf.tensor(w), pf.tensor(b), padding=1, groups=2)
+        want = np.stack(
+            [
+                [
+                    b[o]
+                    + sum(
+                        np.convolve(x[n, 2 * (o // 3) + c], w[o, c, ::-1], "same") for c in (0, 1)
+                    )
+                    for o in range(6)
+                ]
+                for n in (0, 1)
+            ]
+        )
+        close(got, want, 1e-11)
+    args = [
+        pf.tensor(a, requires_grad=True)
+        for a in (random(1, 2, 4, 3), random(2, 2, 2, 2), random(2))
+    ]
+    assert pf.autograd.gradcheck(lambda *a: pf.nn.functional.conv2d(*a), args, fast_mode=True)
+    assert pf.autograd.gradcheck(
+        lambda *a: pf.nn.functional.conv_transpose2d(*a, stride=2), args, fast_mode=True
+    )
+
+
+def test_gradcheck_looks_at_both_parts():
+    class Wrong(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, z):
+            return z * z
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    z = pf.tensor(random(3), requires_grad=True)
+    with pytest.raises(pf.autograd.gradcheck.__globals__["GradcheckError"]):
+        pf.autograd.gradcheck(Wrong.apply, z)
+    f = lambda z: z.sin() * z.conj() + z.abs()  # noqa: E731
+    assert pf.autograd.gradcheck(f, z, check_forward_ad=True, check_batched_grad=True)
+    assert pf.autograd.gradgradcheck(f, z)
+
+
+def test_random_parts_and_modules():
+    pf.manual_seed(0)
+    t = pf.empty(20000, dtype=pf.complex64).normal_(1.5, 2.0)
+    assert abs(t.mean().item() - 1.5) < 0.05 and abs(t.std().item() - 2.0) < 0.05
+    u = pf.view_as_real(pf.empty(1000, dtype=pf.complex128).uniform_(-1, 3))
+    assert -1 <= u.min().item() < -0.9 and 2.9 < u.max().item() <= 3
+    layer = pf.nn.Linear(3, 2).to(pf.complex64)
+    assert layer.weight.dtype == pf.complex64 and layer(
+        pf.ones(1, 3, dtype=pf.complex64)
+    ).shape == (1, 2)

@@ -70,23 +70,29 @@ def forms(name, place):
 
 def cases(name):
     """Programs for this operation with PyTorch's run of each: as many as are wanted."""
-    rng = draw.generator(name, SEED)
+    yield from drawn(name, draw.generator(name, SEED), draw.MAIN, ACCEPTED, REFUSED, TRIES)
+    rng = draw.generator(name, f"{SEED}:complex")
+    yield from drawn(name, rng, list(draw.COMPLEX), ACCEPTED // 4, REFUSED // 4, TRIES // 6)
+
+
+def drawn(name, rng, dtypes, wanted, unwanted, tries):
+    """`wanted` that PyTorch takes and `unwanted` that it refuses, in so many tries."""
     spots = [(p, *forms(name, p)) for p in places(name)]
     is_random = any(row["family"] == "random" for row in ROWS[name]) or name in hints.RANDOM
     accepted = refused = 0
-    for _ in range(TRIES):
-        if accepted >= ACCEPTED and refused >= REFUSED:
+    for _ in range(tries):
+        if accepted >= wanted and refused >= unwanted:
             return
         place, ours, theirs = rng.choice(spots)
         form = rng.choice(theirs if theirs and rng.random() < 0.4 else ours)
-        case = draw.draw(rng, name, place, form)
+        case = draw.draw(rng, name, place, form, dtypes)
         if case is None or draw.crashes(case):
             continue
         case.undefined = is_random or name in hints.UNDEFINED
         case.unordered = name in hints.TIES
         code = compare.compiled(case)
         side = compare.Side(torch, case, code)
-        if side.error is None and accepted < ACCEPTED:
+        if side.error is None and accepted < wanted:
             accepted += 1
             yield case, code, side, rng
             one = isinstance(side.result, torch.Tensor)
@@ -97,7 +103,7 @@ def cases(name):
                 side = compare.Side(torch, case, code)
                 if not isinstance(side.error, TypeError):  # the function takes out=
                     yield case, code, side, rng
-        elif side.error is not None and refused < REFUSED:
+        elif side.error is not None and refused < unwanted:
             refused += 1
             yield case, code, side, rng
 

@@ -78,11 +78,11 @@ def make_dual(tensor, tangent, *, level=None):
     """The tensor with a tangent: results computed from it have one, too."""
     found = _level("make_dual")
     for name, t in (("tensor", tensor), ("tangent", tangent)):
-        if not isinstance(t, Tensor) or not t.is_floating_point():
+        if not isinstance(t, Tensor) or not (t.is_floating_point() or t.is_complex()):
             kind = t.dtype if isinstance(t, Tensor) else type(t).__name__
             raise _C.ValueError(
                 f"pf.autograd.forward_ad.make_dual: got {kind} as {name}; expected a floating point "
-                "Tensor"
+                "or complex Tensor"
             )
     if tangent.shape != tensor.shape or tangent.dtype != tensor.dtype:
         raise _C.ShapeError(

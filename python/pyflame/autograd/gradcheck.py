@@ -28,6 +28,24 @@ def _outputs(fn, inputs):
     return [o for o in out if isinstance(o, Tensor) and o.is_floating_point()]
 
 
+def _of_parts(func, inputs):
+    """A function of complex numbers as one of their parts: gradients are dL/dRe + i dL/dIm."""
+    as_real, as_complex = _C._functions["view_as_real"], _C._functions["view_as_complex"]
+    is_complex = [isinstance(x, Tensor) and x.is_complex() for x in inputs]
+
+    def of_parts(*args):
+        out = func(*[as_complex(a) if c else a for a, c in zip(args, is_complex)])
+        return [
+            as_real(o) if isinstance(o, Tensor) and o.is_complex() else o for o in _sequence(out)
+        ]
+
+    inputs = [
+        as_real(x.detach()).requires_grad_(x.requires_grad) if c else x
+        for x, c in zip(inputs, is_complex)
+    ]
+    return of_parts, tuple(inputs)
+
+
 def _like(values, t):
     return _C.tensor(values, dtype=t.dtype, device=t.device).reshape(t.shape)
 
@@ -220,14 +238,14 @@ def gradcheck(
     fast_mode=False,
     masked=None,
 ):
-    """Compares gradients of func(*inputs) with finite differences; use float64 inputs.
+    """Compares gradients of func(*inputs) with finite differences; use float64 or complex128 inputs.
 
     Also, where asked: forward-mode derivatives (`check_forward_ad`) and one backward pass over a
     batch of gradients (`check_batched_grad`). `fast_mode` compares one number for each pair of
     output and input. Each output is always differentiated with the others' gradients undefined.
     Returns True; raises GradcheckError (or returns False) when they differ.
     """
-    check = _Check(func, _sequence(inputs), eps, atol, rtol, nondet_tol)
+    check = _Check(*_of_parts(func, _sequence(inputs)), eps, atol, rtol, nondet_tol)
     try:
         one = check.reverse() if check_batched_grad or not fast_mode else None
         if check_batched_grad:
@@ -239,7 +257,7 @@ def gradcheck(
             check.fast(check_backward_ad, check_forward_ad)
         else:  # what needs the values as they were comes first: the inputs are moved in place
             forward = check.forward() if check_forward_ad else None
-            numeric = [_numeric(func, check.inputs, x, eps) for x in check.xs]
+            numeric = [_numeric(check.func, check.inputs, x, eps) for x in check.xs]
             if check_backward_ad:
                 check.compare(one, numeric)
             if forward:
@@ -275,6 +293,7 @@ def gradgradcheck(
 
     inputs = _sequence(inputs)
     if grad_outputs is None:
+        func, inputs = _of_parts(func, inputs)
         grad_outputs = []
         for o in _outputs(func, inputs):
             w = _uneven(o.detach(), 0)

@@ -478,21 +478,21 @@ class Module(_WithState):
         return self
 
     def to(self, *args, device=None, dtype=None, non_blocking=False, memory_format=None):
-        """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only.
+        """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating and complex values only.
 
         `memory_format` channels_last lays out parameters and buffers of four dimensions so, and
         channels_last_3d those of five; contiguous_format makes both row-major.
         """
         _C._check_memory_format(memory_format, "nn.Module.to")
         device, dtype, _, _ = _parse_to(*args, device=device, dtype=dtype)
-        if dtype is not None and not dtype.is_floating_point:
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
-                f"pf.nn.Module.to: got {dtype}; expected a floating point dtype; cast single "
+                f"pf.nn.Module.to: got {dtype}; expected a floating point or complex dtype; cast single "
                 "tensors instead"
             )
 
         def move(t):
-            if dtype is not None and t.is_floating_point():
+            if dtype is not None and (t.is_floating_point() or t.is_complex()):
                 t = t.to(dtype)
             if device is not None:
                 t = t.to(device)

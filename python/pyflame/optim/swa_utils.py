@@ -45,7 +45,7 @@ def get_swa_avg_fn():
 def _moved(averages, currents, share):
     with no_grad():
         for average, current in zip(averages, currents):
-            if average.is_floating_point():
+            if average.is_floating_point() or average.is_complex():
                 average.lerp_(current.detach().to(average.dtype), share)
             else:  # counters
                 average.copy_(average + (current - average) * share)

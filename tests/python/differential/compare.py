@@ -203,19 +203,24 @@ def aliases(case, ours, theirs):
 
 def gradients(case, ours, theirs, rng):
     """First derivatives for random cotangents, and for a share the second ones."""
-    outs = [o for o in theirs.outputs() if o.requires_grad and o.is_floating_point()]
+    outs = [o for o in theirs.outputs() if o.requires_grad]
     mine = [o for o, t in zip(ours.outputs(), theirs.outputs()) if t.requires_grad]
     if not outs or not case.leaves:
         return None
     seen = [theirs.space[n] for n in case.names] + outs
-    digits = coarsest({kind_of(t.dtype) for t in seen})
+    digits = coarsest({PARTS.get(kind_of(t.dtype), kind_of(t.dtype)) for t in seen})
     # In 16 bits PyTorch rounds after each step of a gradient: second ones hold little of it.
-    if any(kind_of(theirs.space[n].dtype) != "float64" for n in case.leaves):
+    if any(kind_of(theirs.space[n].dtype) not in ("float64", "complex128") for n in case.leaves):
         rng = draw.beside(rng)
     second = rng.random() < 0.4 and digits in ("float32", "float64")
     # What cancels in a gradient leaves the rounding of what was added.
     scale = 0.0 if digits == "float64" else 3.0
-    cotangents = [np.array([rng.gauss(0, 1) for _ in range(o.numel())]) for o in outs]
+
+    def cotangent(o):
+        parts = np.array([rng.gauss(0, 1) for _ in range(o.numel() * (1 + o.is_complex()))])
+        return parts.reshape(-1, 2) @ [1, 1j] if o.is_complex() else parts
+
+    cotangents = [cotangent(o) for o in outs]
 
     def grad(side, outs, order):
         m, leaves = side.module, [side.space[n] for n in case.leaves]

@@ -12,6 +12,7 @@ from . import hints
 
 NAN, INF = math.nan, math.inf
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+COMPLEX = {"complex64": "float32", "complex128": "float64"}  # and what their parts are
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 MAIN = ["float64"] * 10 + ["float32"] * 7 + ["int64"] * 4 + ["bool"] * 2 + ["int32"]
 MAIN += ["bfloat16", "bfloat16", "float16", "uint8", "int8", "int16"]
@@ -119,6 +120,8 @@ def python_forms(function):
 def number(rng, dtype, mode):
     if dtype == "bool":
         return rng.random() < 0.5
+    if dtype in COMPLEX:
+        return complex(*[number(rng, COMPLEX[dtype], mode) for _ in range(2)])
     if dtype in FLOATS:
         if mode == "special" and rng.random() < 0.5:
             large = {"float64": 1e300, "float32": 1e38, "bfloat16": 1e38, "float16": 6e4}[dtype]
@@ -133,6 +136,8 @@ def number(rng, dtype, mode):
 
 
 def literal(value):
+    if isinstance(value, complex):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, (list, tuple)):
@@ -181,14 +186,15 @@ class Case:
 class Draw:
     """One case in the making."""
 
-    def __init__(self, rng, op, place, form):
+    def __init__(self, rng, op, place, form, dtypes):
         self.rng = rng
         self.op = op
         self.base = op.removesuffix("_")
         self.case = Case(op, place, form.source)
-        self.dtype = rng.choice(MAIN)
+        self.dtype = rng.choice(dtypes)
         self.mode = rng.choices(["plain", "small", "special"], [70, 13, 17])[0]
-        self.grad = self.dtype == "float64" and self.mode != "special" and rng.random() < 0.75
+        precise = self.dtype in ("float64", "complex128")
+        self.grad = precise and self.mode != "special" and rng.random() < 0.75
         if self.dtype in FLOATS and self.dtype != "float64" and self.mode != "special":
             self.grad = beside(rng).random() < 0.4
         self.case.special = self.mode == "special"
@@ -203,8 +209,8 @@ class Draw:
     def tensor(self, shape, dtype=None, values=None, grad=None, layouts=True):
         rng, dtype = self.rng, dtype or self.dtype
         name = self.name()
-        if grad is None and self.dtype == "float64":
-            grad = self.grad and dtype == "float64" and rng.random() < 0.75
+        if grad is None and self.dtype in ("float64", "complex128"):
+            grad = self.grad and dtype in ("float64", "complex128") and rng.random() < 0.75
         elif grad is None:
             grad = self.grad and dtype in FLOATS and beside(rng).random() < 0.75
         layout = rng.choice(["", "", "", "transposed", "strided", "offset", "expanded", "column"])
@@ -353,6 +359,8 @@ class Draw:
             return rng.choice([NAN, INF, -INF, 1e30, -0.0])
         if dice < 0.16:
             return rng.choice([300, -129, 2**31, -(2**63), 2**40])
+        if self.dtype in COMPLEX and dice < 0.3:
+            return number(rng, self.dtype, self.mode)
         if dice < (0.4 if self.dtype in FLOATS else 0.8):
             return rng.choice([0, 1, 2, 3, -1, -2, 5])
         return rng.choice([0.5, 1.0, 2.0, -1.5, 0.0, 2.5, 0.3])
@@ -462,9 +470,9 @@ class Draw:
 BAD = ["'x'", "None", "1.5", "[1.5]", "{}", "m.tensor(2)", "True", "(1, 2)", "[]", "b'x'", "1j"]
 
 
-def draw(rng, op, place, form):
+def draw(rng, op, place, form, dtypes=MAIN):
     """A case, or None when the form cannot be written at that place."""
-    d = Draw(rng, op, place, form)
+    d = Draw(rng, op, place, form, dtypes)
     params = form.params
     present = []
     for p in params:

@@ -282,3 +282,57 @@ def find(case, difference):
         if entry.covers(case, difference):
             return entry
     return None
+
+
+# ---- complex numbers -----------------------------------------------------------------------------
+OF_COMPLEX = r"dtype=m\.complex(64|128)"
+EXEMPT += [
+    Exempt(
+        (),
+        "value|grad",
+        r"nan|inf",
+        "infinities and NaN as annex G of C99 has them, and a real number times a complex one is two "
+        "products; PyTorch multiplies as if all were finite, in some kernels",
+        program=r"(?s)(inf|nan|1e\+300|1e\+38|0\.0).*" + OF_COMPLEX,
+    ),
+    accepts(
+        r"[Cc]omplex",
+        "an operation of complex numbers that has a meaning is taken, with its gradient",
+        program=OF_COMPLEX,
+    ),
+    refuses(
+        r"^TypeError.*complex|got a complex number for",
+        "factors (alpha, beta), ends of ranges and what fills a diagonal are real numbers",
+        program=r"complex\(",
+    ),
+    refuses(
+        r"complex(64|128)",
+        "what orders, scales or counts elements takes real numbers: choose the part or the magnitude",
+        *("softmax", "log_softmax", "softmin", "cummin", "cummax", "logcumsumexp", "scatter"),
+        *("scatter_reduce", "index_reduce", "poisson_nll_loss", "rms_norm", "soft_margin_loss"),
+        *("mse_loss", "mean"),
+        program=OF_COMPLEX,
+    ),
+    Exempt(
+        ("conj", "adjoint", "real", "mH"),
+        "alias",
+        r"in the memory of \[\]",
+        "a conjugate is a copy: nothing is left for later",
+        program=OF_COMPLEX,
+    ),
+    Exempt(
+        ("sub", "subtract", "add", "mul", "multiply", "div", "divide", "true_divide"),
+        "dtype",
+        r"complex128, not complex64",
+        "a complex number alone has Python's precision",
+        program=r"complex\(",
+    ),
+    refuses(r"got driver", "there is one algorithm, and nothing to choose", "linalg_svdvals"),
+    Exempt(
+        ("polar",),
+        "grad",
+        r"value: gradient of [a-z]",
+        "of a length below 0 the derivative of length * exp(i angle); PyTorch's has the other sign",
+        program=r"-\d",
+    ),
+]

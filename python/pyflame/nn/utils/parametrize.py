@@ -57,7 +57,9 @@ def _store(owner, name, value, like):
     """Puts an original under a name: a parameter if `like` is one, else a buffer."""
     if isinstance(like, Parameter):
         parameter = value if isinstance(value, Parameter) else Parameter(value)
-        parameter.requires_grad_(like.requires_grad and value.is_floating_point())
+        parameter.requires_grad_(
+            like.requires_grad and (value.is_floating_point() or value.is_complex())
+        )
         owner.register_parameter(name, parameter)
     else:
         owner.register_buffer(name, value)
