@@ -31,8 +31,8 @@ if "standin" in os.environ.get("PYFLAME_HIP_LIBRARY", ""):
     # It guards the ends of allocations: every tensor shall have one of its own.
     os.environ.setdefault("PYFLAME_ALLOC_CONF", "split:False")
 
-settings.register_profile("ci", derandomize=True, database=None)
-settings.register_profile("long", max_examples=3000, print_blob=True)
+settings.register_profile("ci", derandomize=True, database=None, deadline=None)
+settings.register_profile("long", max_examples=3000, print_blob=True, deadline=None)
 settings.load_profile("ci")
 
 

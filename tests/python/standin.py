@@ -14,6 +14,7 @@ import textwrap
 
 import pytest
 import vendor_libraries
+from hangs import HANG
 
 import pyflame as pf
 
@@ -116,7 +117,7 @@ def run(cache):
             env=new,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=HANG,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

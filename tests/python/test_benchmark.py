@@ -10,6 +10,7 @@ import sys
 import types
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 
@@ -34,7 +35,7 @@ def test_rocm_benchmark(tmp_path):
         env=env | {"PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "result.json").read_text())

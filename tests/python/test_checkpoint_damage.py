@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import warnings
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import checkpoint
@@ -184,10 +184,8 @@ def test_parts_that_are_no_files_fall_back_at_once(two, part, what):
     else:
         with open(path, "wb") as f:
             f.truncate(1 << 40)  # a hole: takes no room
-    began = time.monotonic()
     with pytest.warns(CheckpointWarning, match=part):
         assert c.load().step == 1
-    assert time.monotonic() - began < 30
 
 
 # ---- several processes --------------------------------------------------------------------------
@@ -208,7 +206,7 @@ SAVES = """
 def test_processes_that_save_in_one_folder_do_not_disturb_each_other(tmp_path):
     children = [child(SAVES, tmp_path, 60) for _ in range(4)]
     for p in children:
-        out, err = p.communicate(timeout=240)
+        out, err = p.communicate(timeout=HANG)
         assert out == "done\n", err
     c = Checkpoints(tmp_path, keep=2)
     c.save(10**6, "last")

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 
@@ -21,7 +22,7 @@ ENV = dict(
 )
 
 
-def pyflame(*args, cwd, code=0, timeout=120):
+def pyflame(*args, cwd, code=0, timeout=HANG):
     done = subprocess.run(
         [*PYFLAME, *map(str, args)], cwd=cwd, env=ENV, capture_output=True, text=True,
         timeout=timeout,
@@ -103,11 +104,11 @@ def test_stopped_and_resumed_is_the_same_run(how, text, tmp_path):
         list(map(str, args)), cwd=tmp_path, env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANG
     while not list((tmp_path / "cut").glob("step-*")) and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(how)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=HANG)
     finished = "held-out" in out  # it may have been too quick for us
     if not finished:
         if how == signal.SIGKILL:

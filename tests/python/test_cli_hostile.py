@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import cli
@@ -373,7 +374,7 @@ def test_trainings_that_begin_together_do_not_share_a_folder(tmp_path, text):
         for _ in range(3)
     ]  # fmt: skip
     for p in started:
-        _, err = p.communicate(timeout=120)
+        _, err = p.communicate(timeout=HANG)
         assert p.returncode == 0, err
     for name in ("run", "run-2", "run-3"):
         assert sorted(os.listdir(tmp_path / name)) == [
@@ -425,7 +426,7 @@ def test_no_process_imports_from_the_current_directory(tmp_path):
     clean = "import os, sys; sys.path = [p for p in sys.path if p and p != os.getcwd()]\n" + code
     run = subprocess.run(
         [sys.executable, "-S", "-P", "-c", clean], cwd=tmp_path, env=env, capture_output=True,
-        text=True, timeout=300,
+        text=True, timeout=HANG,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert not (tmp_path / "SPRUNG").exists(), (tmp_path / "SPRUNG").read_text()

@@ -11,6 +11,7 @@ import sys
 import termios
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame.training import output
@@ -38,7 +39,7 @@ def start(*args, env=None, **options):
 
 def train(text, out, **options):
     p = start("train", "gpt", "--data", text, "--steps", "20", *SMALL, "--out", out, **options)
-    told, err = p.communicate(timeout=120)
+    told, err = p.communicate(timeout=HANG)
     return p.returncode, (told or b"").decode(), (err or b"").decode()
 
 
@@ -99,7 +100,7 @@ def test_without_any_stream(text, tmp_path):
 def test_a_full_disk_under_a_short_command(args):
     with open("/dev/full", "wb") as full:
         p = start(*args, stdout=full)
-        _, err = p.communicate(timeout=60)
+        _, err = p.communicate(timeout=HANG)
     assert p.returncode == 1
     assert err.count(b"\n") == 1 and b"No space left" in err and b"Traceback" not in err
 
@@ -123,10 +124,10 @@ def test_ascii_terminals_and_names_that_are_no_text(text, tmp_path, env):
         ["generate", "--run", run, "--bytes", "9"],
     ):
         p = start(*args, env=env)
-        told, err = p.communicate(timeout=60)
+        told, err = p.communicate(timeout=HANG)
         assert p.returncode == 0, err
     p = start("train", "gpt", "--resume", "--out", run + "-absent", env=env)
-    _, err = p.communicate(timeout=60)
+    _, err = p.communicate(timeout=HANG)
     assert p.returncode == 1 and err.startswith(b"pyflame: error: pf.train: there is no run")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from captured_steps import CAPTURED, batches, calls, classifier_step, model, same
 from conftest import DEVICE
+from hangs import HANG
 
 import pyflame as pf
 import pyflame.nn.functional as F
@@ -125,7 +126,7 @@ def in_a_child(work):
         except BaseException:
             good = False
         os._exit(0 if good else 1)
-    for _ in range(2000):
+    for _ in range(100 * HANG):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return status == 0
@@ -176,7 +177,7 @@ def test_a_fork_while_a_thread_captures(when):
     def slow(x):
         if next(count) == waits["at"]:
             inside.set()
-            go_on.wait(30)
+            go_on.wait(HANG)
         return (x @ weight).relu()
 
     c = pf.compile(slow, **CAPTURED)
@@ -186,7 +187,7 @@ def test_a_fork_while_a_thread_captures(when):
     found = []
     thread = threading.Thread(target=lambda: found.extend(c(x) for _ in range(4)))
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(HANG)
 
     def child():
         go_on.set()

@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 
@@ -22,7 +23,7 @@ ENV = dict(
 
 def run(*command, cwd):
     done = subprocess.run(
-        list(map(str, command)), cwd=cwd, env=ENV, capture_output=True, text=True, timeout=300
+        list(map(str, command)), cwd=cwd, env=ENV, capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

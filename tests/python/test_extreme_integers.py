@@ -5,6 +5,7 @@ import sys
 
 import extreme_integers
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 import pyflame.nn.functional as F
@@ -16,7 +17,7 @@ def test_every_integer_argument(tmp_path):
         [sys.executable, extreme_integers.__file__, str(log)],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANG,
     )
     text = log.read_text().strip()
     assert child.returncode == 0, f"{child.returncode} in {text}\n{child.stderr[-2000:]}"

@@ -22,6 +22,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import safetensors
@@ -101,7 +102,7 @@ def test_an_unbuffered_file_on_a_full_disk_raises(tmp_path):
                 print(e)
         """,
         tmp_path / "x",
-    ).communicate(timeout=60)
+    ).communicate(timeout=HANG)
     assert "cannot write" in out, err
 
 
@@ -252,7 +253,7 @@ def test_what_is_being_written_can_be_read_by_nobody_else(tmp_path):
     """
     p = child(code, tmp_path / "x")
     seen = set()
-    end = time.monotonic() + 30
+    end = time.monotonic() + HANG
     while len(seen) < 20 and time.monotonic() < end:
         for entry in os.scandir(tmp_path):
             try:
@@ -291,7 +292,7 @@ def killed_in_a_save(folder, name):
             pf.save(big, sys.argv[1] + "/" + sys.argv[2])
     """
     p = child(code, folder, name)
-    p.communicate(timeout=120)
+    p.communicate(timeout=HANG)
     assert p.returncode == -signal.SIGKILL
 
 
@@ -348,7 +349,7 @@ def test_many_writers_of_one_name_do_not_remove_each_others_files(tmp_path):
     """
     children = [child(code, tmp_path / "x", i) for i in range(3)]
     for p in children:
-        _, err = p.communicate(timeout=120)
+        _, err = p.communicate(timeout=HANG)
         assert p.returncode == 0, err
     assert os.listdir(tmp_path) == ["x"]
 
@@ -555,7 +556,7 @@ def test_time_and_memory_grow_with_the_header(tmp_path, shape):
     seconds, kilobytes = [], []
     for n in (1_000_000, 4_000_000):
         header_file(tmp_path / "x", pieces[shape](n))
-        out, err = child(code, tmp_path / "x").communicate(timeout=120)
+        out, err = child(code, tmp_path / "x").communicate(timeout=HANG)
         s, k = out.split()
         seconds.append(float(s))
         kilobytes.append(int(k))

@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 import pytest
+from hangs import HANG
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -422,7 +423,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
             print(e)
         """,
         tmp_path / "x",
-    ).communicate(timeout=60)
+    ).communicate(timeout=HANG)
     assert "pf.save: cannot write" in out and "free some space" in out, err
     assert pf.load(tmp_path / "x") == {"a": 1}
     assert os.listdir(tmp_path) == ["x"]
@@ -442,7 +443,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
             print(e)
         """,
         tmp_path,
-    ).communicate(timeout=60)
+    ).communicate(timeout=HANG)
     assert "pf.save: cannot write" in out, err
     assert os.listdir(tmp_path) == ["step-00000001"]
     assert Checkpoints(tmp_path).load().state == {"a": 1}

@@ -94,7 +94,7 @@ def test_the_library_of_products_is_opened_before_there_are_products(run):
         assert (pf.eye(3, device="rocm") @ pf.ones(3, 2, device="rocm")).sum().item() == 6
     """
     library = {"PYFLAME_HIPBLASLT_LIBRARY": standin.HIP.parent / "products/libhipblaslt.so"}
-    run(code.format(wait=60, opened=True), PYFLAME_COMPILE_THREADS=1, **library)
+    run(code.format(wait=600, opened=True), PYFLAME_COMPILE_THREADS=1, **library)
     run(code.format(wait=0, opened=False), PYFLAME_COMPILE_THREADS=0, **library)
     run(code.format(wait=1, opened=False), PYFLAME_GPU_GEMM="own", **library)
     # Whose setting is wrong, or whose library is none, is told when it is needed.

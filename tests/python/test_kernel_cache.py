@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import standin
+from hangs import HANG
 
 from pyflame import kernel_cache
 
@@ -47,7 +48,7 @@ def pyflame(tmp_path):
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=300,
+            timeout=HANG,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -8,9 +8,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame.commands import environment, monitor, verify
@@ -24,7 +24,7 @@ ENV = dict(
 
 def pyflame(*args, code=0, **env):
     done = subprocess.run(
-        [*PYFLAME, *args], env=ENV | env, capture_output=True, text=True, timeout=200
+        [*PYFLAME, *args], env=ENV | env, capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
@@ -120,7 +120,7 @@ def test_monitor_writes_at_once_and_stops_cleanly(how, tmp_path):
         assert "cpu" in process.stdout.readline()  # the first one does not wait for the interval
         assert len(rows_of(path)) >= 1  # and is in the file while it runs
         process.send_signal(how)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANG)
     finally:
         process.kill()
     assert process.returncode == 0 and err == "", err
@@ -130,12 +130,10 @@ def test_monitor_without_a_reader_ends_and_with_a_file_goes_on(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     command = [*PYFLAME, "monitor", "--interval", "0.02"]
-    begin = time.monotonic()
-    subprocess.run(command, env=ENV, stdout=writer, stderr=subprocess.DEVNULL, timeout=60)
-    assert time.monotonic() - begin < 50
+    subprocess.run(command, env=ENV, stdout=writer, stderr=subprocess.DEVNULL, timeout=HANG)
     path = tmp_path / "m.csv"
     subprocess.run([*command, "--count", "4", "--csv", str(path)], env=ENV, stdout=writer,
-                   stderr=subprocess.DEVNULL, timeout=60)  # fmt: skip
+                   stderr=subprocess.DEVNULL, timeout=HANG)  # fmt: skip
     os.close(writer)
     assert len([r for r in rows_of(path) if r["device"] == "cpu"]) == 4
 
@@ -145,7 +143,7 @@ def test_monitor_leaves_other_files_alone(tmp_path):
     path.write_text("mine\n")
     for wrong in (path, tmp_path, tmp_path / "no" / "m.csv"):
         done = subprocess.run([*PYFLAME, "monitor", "--csv", str(wrong)], env=ENV, capture_output=True,
-                              text=True, timeout=60)  # fmt: skip
+                              text=True, timeout=HANG)  # fmt: skip
         assert done.returncode == 1 and "pyflame: error: pf.monitor: " in done.stderr, done.stderr
     assert path.read_text() == "mine\n"
     for option in (("--interval", "0"), ("--interval", "nan"), ("--count", "-1")):
@@ -261,7 +259,7 @@ def test_the_script_sources_cleanly(tmp_path):
     script.write_text(out)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"source {shlex.quote(str(script))}; env -0"],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, timeout=HANG,
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     told, _, rest = done.stdout.decode().partition("\0")

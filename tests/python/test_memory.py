@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 from conftest import DEVICE
+from hangs import HANG
 
 import pyflame as pf
 
@@ -25,7 +26,7 @@ def run(script, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

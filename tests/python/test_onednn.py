@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hangs import HANG
 
 pytestmark = pytest.mark.cpu_only
 
@@ -29,7 +30,7 @@ def warnings_with(path):
         env={**os.environ, "PYFLAME_ONEDNN_PATH": str(path), "PYFLAME_GEMM": "onednn"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     return eval(run.stdout)

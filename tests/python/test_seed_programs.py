@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from hangs import HANG
 from standin import FOLDER, HIP, PACKAGE, users_environment
 
 REAL = bool(os.environ.get("PYFLAME_SEEDS_ON_GPU"))
@@ -50,7 +51,7 @@ def run(program, devices=2):
         env=environment(devices),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -297,7 +298,7 @@ for i in range(num_gpus):
 
 def test_the_build_tells_about_rocm():  # S3.14, with the build's folder named
     command = ["cmake", "-L", "-N", str(FOLDER)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     if not (FOLDER / "CMakeCache.txt").exists():
         pytest.skip("not in a build's folder")
     built = (

@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from hangs import HANG
 from standin import FOLDER, HIP, users_environment
 
 pytestmark = pytest.mark.cpu_only
@@ -33,7 +34,7 @@ def run(*parts, gpu=True, cwd, devices=2):
     program.write_text("import os\nimport torch\n" + "\n".join(map(textwrap.dedent, parts)))
     done = subprocess.run(
         [sys.executable, "-m", "pyflame", "run", str(program)],
-        env=users_environment(devices, gpu), cwd=cwd, capture_output=True, text=True, timeout=300,
+        env=users_environment(devices, gpu), cwd=cwd, capture_output=True, text=True, timeout=HANG,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import _shared
@@ -42,7 +43,7 @@ def test_what_a_process_writes_others_see(method):
     queue.put(rows[1:])
     process = context.Process(target=change, args=(net, plain, queue))
     process.start()
-    process.join(60)
+    process.join(HANG)
     assert process.exitcode == 0
     assert net.linear.weight.tolist() == [[6, 6, 6]] * 2
     assert net.linear.bias.tolist() == pytest.approx([b - 1 for b in bias])

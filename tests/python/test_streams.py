@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from conftest import DEVICE
+from hangs import HANG
 
 import pyflame as pf
 
@@ -23,7 +24,7 @@ def run(script, **environment):
         env={**os.environ, **settings, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import cli
@@ -106,7 +107,7 @@ def test_train_py(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "train.py", "--batch_size", "8", "--epochs", "1", "--data_fraction",
          "0.1", "--num_workers", "2", "--pin_memory"],
-        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=HANG,
     )  # fmt: skip
     assert done.returncode == 0 and "held-out" in done.stdout, done.stdout + done.stderr
 
@@ -186,11 +187,11 @@ def test_stopped_and_resumed_is_the_same_run(how, numbers, tmp_path):
         list(map(str, command)), cwd=tmp_path, env=env, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANG
     while not list((tmp_path / "cut").glob("step-*")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(how)
-    if process.wait(60) != 0:  # it may have been too quick for us
+    if process.wait(HANG) != 0:  # it may have been too quick for us
         run("--resume_from_checkpoint", "--out", tmp_path / "cut")
     assert records(tmp_path / "cut") == records(tmp_path / "whole")
     for name in ("result.json", "metrics.csv"):

@@ -14,6 +14,7 @@ import types
 
 import numpy as np
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 from pyflame import cli, datasets, models
@@ -351,16 +352,16 @@ def test_stopped_and_resumed_is_the_same_run(how, weights, text, tmp_path):
 
     whole = start(*options, "--out", "whole")
     cut = start(*options, "--out", "cut")
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + HANG
     while not list((tmp_path / "cut").glob("step-*")) and time.monotonic() < deadline:
         time.sleep(0.005)
     cut.send_signal(how)
-    out, _ = cut.communicate(timeout=90)
-    said, _ = whole.communicate(timeout=90)
+    out, _ = cut.communicate(timeout=HANG)
+    said, _ = whole.communicate(timeout=HANG)
     assert whole.returncode == 0, said
     if "held-out" not in out:  # it may have been too quick for us
         again = start("--resume", "--out", "cut", "--sample", 12, "--threads", 1)
-        out, _ = again.communicate(timeout=90)
+        out, _ = again.communicate(timeout=HANG)
         assert again.returncode == 0, out
         assert "going on at step" in out
     assert log(tmp_path / "cut") == log(tmp_path / "whole")

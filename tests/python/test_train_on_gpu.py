@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from hangs import HANG
 from standin import FOLDER, HIP, PACKAGE, RTC
 
 pytestmark = [
@@ -39,7 +40,7 @@ def pyflame(tmp_path, cache):
         }
         command = [sys.executable, "-m", "pyflame", *args]
         done = subprocess.run(
-            command, cwd=tmp_path, env=new | env, capture_output=True, text=True, timeout=300
+            command, cwd=tmp_path, env=new | env, capture_output=True, text=True, timeout=HANG
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 import pytest
+from hangs import HANG
 from standin import FOLDER, HIP, PACKAGE, RTC
 
 import pyflame as pf
@@ -514,7 +515,7 @@ def test_on_the_stand_in(plugin, arch, tmp_path):
         "XDG_CACHE_HOME": str(tmp_path),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "failed" not in done.stdout
 
