@@ -468,14 +468,22 @@ Grads FunctionNode::apply(const Grads& grads) {
   PF_CHECK(!released || saved_.empty(), AutogradError, "backward", "the graph of ", name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
-  if (shapes_.empty()) return grads[0].defined() ? fn_({*this, grads}) : Grads(next.size());
-  // Several results: one without a gradient counts as zeros.
-  Grads full = grads;
-  full.resize(shapes_.size());
-  for (size_t i = 0; i < full.size(); ++i)
-    if (!full[i].defined())
-      full[i] = operations::constant(shapes_[i].shape, shapes_[i].dtype, shapes_[i].device, 0);
-  return fn_({*this, full});
+  Grads zeros;
+  if (shapes_.empty()) return grads[0].defined() ? fn_({*this, grads, zeros}) : Grads(next.size());
+  Grads all = grads;
+  all.resize(shapes_.size());
+  return fn_({*this, all, zeros});
+}
+
+Tensor FunctionNode::zeros(size_t i) const {
+  const Result& r = shapes_[i];
+  return operations::constant(r.shape, r.dtype, r.device, 0);
+}
+
+const Tensor& Context::missing(size_t i) const {
+  zeros.resize(grads.size());
+  if (!zeros[i].defined()) zeros[i] = node.zeros(i);
+  return zeros[i];
 }
 
 void take_gates(const Tensor& result, bool (*takes)(const Tensor&)) {

@@ -141,8 +141,13 @@ Edge edge_of(const Tensor& t);
 class FunctionNode;
 struct Context {
   const FunctionNode& node;
-  const Grads& grads;
-  const Tensor& grad(size_t i = 0) const { return grads[i]; }  // defined
+  const Grads&
+      grads;  // undefined: nobody needs that result's. Zeros there times a distance of 0 are NaN
+  Grads& zeros;
+  const Tensor& grad(size_t i = 0) const {  // defined
+    return grads[i].defined() ? grads[i] : missing(i);
+  }
+  const Tensor& missing(size_t i) const;  // zeros
   Tensor saved(size_t i) const;
   bool needs(size_t i) const;
 };

@@ -63,8 +63,9 @@ class FunctionNode final : public Node, public Redoable {
   void each_owned(Owned&) const override;
   Tensor saved(size_t i) const { return saved_[i].get(*this); }
   size_t count() const { return saved_.size(); }
-  // With several results, a missing gradient is filled with zeros of the result's shape.
+  // With several results, a missing gradient counts as zeros of the result's shape.
   void describe(std::span<const Tensor> outputs);
+  Tensor zeros(size_t i) const;
   std::function<Tensor()> again(DType) const override { return redo; }
   std::function<Tensor()> redo;  // see redo_by
   // Whether such a gradient of its result may come through a gate as if that were open; then it is

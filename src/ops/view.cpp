@@ -367,6 +367,12 @@ static Tensor unfold(const Tensor& t, int64_t dimension, int64_t size, int64_t s
 
 namespace {
 
+TensorList every(const autograd::Context& c) {  // gradient, zeros for those that are missing
+  TensorList all;
+  for (size_t i = 0; i < c.grads.size(); ++i) all.push_back(c.grad(i));
+  return all;
+}
+
 Tensor joined(const TensorList& pieces, int d) {
   const Tensor whole = ops::seen_as_one(pieces, d);
   return whole.defined() ? whole : cat(pieces, d);
@@ -384,7 +390,7 @@ TensorList pieces(const Tensor& t, int d, const IntList& sizes) {
   if (out.size() > 1 && autograd::wanted({t}))
     autograd::attach(
         "split", out, std::span<const Tensor>(&t, 1), {},
-        [d](const autograd::Context& c) -> autograd::Grads { return {joined(c.grads, d)}; });
+        [d](const autograd::Context& c) -> autograd::Grads { return {joined(every(c), d)}; });
   return out;
 }
 
@@ -463,7 +469,7 @@ TensorList unbind(const Tensor& t, int64_t dim) {
     autograd::attach("unbind", out, std::span<const Tensor>(&t, 1), {},
                      [d](const autograd::Context& c) -> autograd::Grads {
                        TensorList grads;
-                       for (const Tensor& g : c.grads) grads.push_back(unsqueeze(g, d));
+                       for (const Tensor& g : every(c)) grads.push_back(unsqueeze(g, d));
                        return {joined(grads, d)};
                      });
   return out;

@@ -75,7 +75,7 @@ def cases(name):
     yield from drawn(name, rng, list(draw.COMPLEX), ACCEPTED // 4, REFUSED // 4, TRIES // 6)
 
 
-def drawn(name, rng, dtypes, wanted, unwanted, tries):
+def drawn(name, rng, dtypes, wanted, unwanted, tries, degenerate=None):
     """`wanted` that PyTorch takes and `unwanted` that it refuses, in so many tries."""
     spots = [(p, *forms(name, p)) for p in places(name)]
     is_random = any(row["family"] == "random" for row in ROWS[name]) or name in hints.RANDOM
@@ -85,7 +85,7 @@ def drawn(name, rng, dtypes, wanted, unwanted, tries):
             return
         place, ours, theirs = rng.choice(spots)
         form = rng.choice(theirs if theirs and rng.random() < 0.4 else ours)
-        case = draw.draw(rng, name, place, form, dtypes)
+        case = draw.draw(rng, name, place, form, dtypes, degenerate and rng.choice(degenerate))
         if case is None or draw.crashes(case):
             continue
         case.undefined = is_random or name in hints.UNDEFINED
@@ -121,6 +121,23 @@ def differences(name):
             yield case, difference, f"{case.program()}\n# {difference}"
 
 
+def degenerate(name):
+    """Gradients that PyTorch has where factors vanish or coincide, and ours has otherwise."""
+    rng = draw.generator(name, f"{SEED}:degenerate")
+    kinds = list(draw.DEGENERATE)
+    for case, code, theirs, dice in drawn(
+        name, rng, ["float64"], ACCEPTED // 2, 0, TRIES // 4, kinds
+    ):
+        if theirs.error is not None or case.undefined or case.bad:
+            continue
+        ours = compare.Side(pf, case, code)
+        difference = compare.judge(case, ours, theirs) or compare.gradients(
+            case, ours, theirs, dice, where_finite=True
+        )
+        if difference is not None:
+            yield case, difference, f"{case.program()}\n# {difference}"
+
+
 RAN = set()
 
 
@@ -135,12 +152,24 @@ def test_operation(name):
         else:
             entry.met.add(name)
     if found:
-        text = "\n\n".join(found[:5])
-        pytest.fail(
-            f"{len(found)} differences; the programs run with `import pyflame as m` and with\n"
-            f"`import torch as m`, after `from math import inf, nan`:\n\n{text}",
-            pytrace=False,
-        )
+        told(found)
+
+
+def told(found):
+    text = "\n\n".join(found[:5])
+    pytest.fail(
+        f"{len(found)} differences; the programs run with `import pyflame as m` and with\n"
+        f"`import torch as m`, after `from math import inf, nan`:\n\n{text}",
+        pytrace=False,
+    )
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_gradients_where_factors_vanish_or_coincide(name):
+    """Zero times infinity in a formula is NaN; PyTorch's finite gradient is the right one."""
+    found = [text for case, d, text in degenerate(name) if exceptions.find(case, d) is None]
+    if found:
+        told(found)
 
 
 def test_every_operation_is_drawn():

@@ -623,3 +623,44 @@ def test_blocks_of_pivots_are_whole():
 def test_more_reflections_than_rows():
     with pytest.raises(pf.ShapeError, match="reflections"):
         pf.ormqr(pf.ones(3, 4), pf.ones(4), pf.ones(3, 2))
+
+
+DEGENERATE = {
+    "identity": lambda n: np.eye(n),
+    "orthogonal": lambda n: 1.5 * np.linalg.qr(np.random.default_rng(n).standard_normal((n, n)))[0],
+    "two equal": lambda n: np.diag([3.0, 3.0, *range(1, n - 1)]),
+    "zeros": lambda n: np.zeros((n, n)),
+}
+
+
+@pytest.mark.parametrize("kind", DEGENERATE)
+@pytest.mark.parametrize("n", [3, 6])
+def test_gradients_of_equal_singular_values_and_eigenvalues(kind, n):
+    """Only vectors need distances between values: the sums have gradients U V' and the identity."""
+    a = DEGENERATE[kind](n)
+    u, _, vh = np.linalg.svd(a)
+    sums = {
+        "svdvals": pf.linalg.svdvals,
+        "svd": lambda t: pf.linalg.svd(t)[1],
+        "old svd": lambda t: pf.svd(t)[1],
+        "nuclear": lambda t: pf.linalg.matrix_norm(t, "nuc"),
+    }
+    for name, f in sums.items():
+        x = pf.tensor(a, requires_grad=True)
+        (g,) = pf.autograd.grad(f(x).sum(), x)
+        if kind == "zeros":  # a subgradient
+            assert np.linalg.norm(g.cpu().numpy(), 2) <= 1 + 1e-12, name
+        else:
+            np.testing.assert_allclose(g.cpu().numpy(), u @ vh, atol=1e-12, err_msg=name)
+    x = pf.tensor(a, requires_grad=True)
+    (g,) = pf.autograd.grad(pf.linalg.matrix_norm(x, 2), x)
+    assert np.linalg.norm(g.cpu().numpy(), "nuc") <= 1 + 1e-12
+    symmetric = a if kind != "orthogonal" else np.eye(n)
+    for f in (
+        pf.linalg.eigvalsh,
+        lambda t: pf.linalg.eigh(t)[0],
+        lambda t: pf.linalg.eigvals(t).real,
+    ):
+        x = pf.tensor(symmetric, requires_grad=True)
+        (g,) = pf.autograd.grad(f(x).sum(), x)
+        np.testing.assert_allclose(g.cpu().numpy(), np.eye(n), atol=1e-12)

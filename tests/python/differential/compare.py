@@ -33,7 +33,7 @@ def kind_of(dtype):
 
 
 def array(t):
-    t = t.detach()
+    t = t.detach().to_dense() if t.is_sparse else t.detach()
     if kind_of(t.dtype) == "bfloat16":
         t = t.float()
     return t.resolve_neg().numpy(force=True) if hasattr(t, "resolve_neg") else t.numpy()
@@ -76,7 +76,9 @@ def compiled(case):
     )
 
 
-def tensors(ours, theirs, what="result", loose=1.0, values=True, digits=None, scale=0.0):
+def tensors(
+    ours, theirs, what="result", loose=1.0, values=True, digits=None, scale=0.0, where_finite=False
+):
     """The difference of two tensors, or None."""
     if kind_of(ours.dtype) != kind_of(theirs.dtype):
         return Difference("dtype", f"{what}: {kind_of(ours.dtype)}, not {kind_of(theirs.dtype)}")
@@ -84,7 +86,8 @@ def tensors(ours, theirs, what="result", loose=1.0, values=True, digits=None, sc
         return Difference("shape", f"{what}: {tuple(ours.shape)}, not {tuple(theirs.shape)}")
     if not values:
         return None
-    return arrays(array(ours), array(theirs), digits or kind_of(theirs.dtype), what, loose, scale)
+    digits = digits or kind_of(theirs.dtype)
+    return arrays(array(ours), array(theirs), digits, what, loose, scale, where_finite)
 
 
 PARTS = {"complex64": "float32", "complex128": "float64"}
@@ -96,7 +99,7 @@ def coarsest(names):
     return next((n for n in COARSE if n in names), "float64")
 
 
-def arrays(got, want, dtype, what="result", loose=1.0, scale=0.0):
+def arrays(got, want, dtype, what="result", loose=1.0, scale=0.0, where_finite=False):
     if got.dtype.kind in "biu":
         same = got == want
     else:
@@ -110,7 +113,9 @@ def arrays(got, want, dtype, what="result", loose=1.0, scale=0.0):
             near = np.abs(got - want) <= loose * (
                 relative * np.abs(want) + absolute * (scale + 0.01)
             )
-        same = np.where(finite, near, (got == want) | (np.isnan(got) & np.isnan(want)))
+        same = np.where(
+            finite, near, (got == want) | (np.isnan(got) & np.isnan(want)) | where_finite
+        )
     if same.all():
         return None
     at = tuple(int(i[0]) for i in np.nonzero(~same)) if same.ndim else ()
@@ -201,8 +206,9 @@ def aliases(case, ours, theirs):
     return None
 
 
-def gradients(case, ours, theirs, rng):
-    """First derivatives for random cotangents, and for a share the second ones."""
+def gradients(case, ours, theirs, rng, where_finite=False):
+    """First derivatives for random cotangents, and for a share the second ones. `where_finite`: where
+    PyTorch's are."""
     outs = [o for o in theirs.outputs() if o.requires_grad]
     mine = [o for o, t in zip(ours.outputs(), theirs.outputs()) if t.requires_grad]
     if not outs or not case.leaves:
@@ -245,8 +251,11 @@ def gradients(case, ours, theirs, rng):
                 missing = "None" if g is None else "given"
                 return Difference("grad", f"of {name}: {missing}; PyTorch's is {w!r:.80}")
             if g is not None and (
-                difference := tensors(g, w, f"gradient of {name}", 10, digits=digits, scale=scale)
-            ):
+                difference := tensors(
+                    g, w, f"gradient of {name}", 10, digits=digits, scale=scale,
+                    where_finite=where_finite,
+                )
+            ):  # fmt: skip
                 return Difference("grad", str(difference))
         if not second:
             return None
@@ -269,8 +278,9 @@ def gradients(case, ours, theirs, rng):
         if g is None:
             g = ours.module.zeros_like(ours.space[name])
         if difference := tensors(
-            g, w, f"second derivative for {name}", 100, digits=digits, scale=scale
-        ):
+            g, w, f"second derivative for {name}", 100, digits=digits, scale=scale,
+            where_finite=where_finite,
+        ):  # fmt: skip
             return Difference("second", str(difference))
     return None
 

@@ -135,6 +135,23 @@ def number(rng, dtype, mode):
     return rng.randint(0, 7) if dtype == "uint8" else rng.randint(-3, 5)
 
 
+def _identity(shape):
+    n = shape[-1] if shape else 1
+    rows = shape[-2] if len(shape) > 1 else 1
+    return [float(i % n == i // n % rows) for i in range(math.prod(shape))]
+
+
+# Where factors of gradients vanish or coincide.
+DEGENERATE = {
+    "zeros": lambda shape: [0.0] * math.prod(shape),
+    "ones": lambda shape: [1.0] * math.prod(shape),
+    "equal": lambda shape: [0.5] * math.prod(shape),
+    "identity": _identity,
+    "repeated": lambda shape: [[1.0, 2.0, 2.0, 1.0][i % 4] for i in range(math.prod(shape))],
+    "below zero": lambda shape: [-1.0] * math.prod(shape),
+}
+
+
 def literal(value):
     if isinstance(value, complex):
         return f"complex({literal(value.real)}, {literal(value.imag)})"
@@ -186,7 +203,7 @@ class Case:
 class Draw:
     """One case in the making."""
 
-    def __init__(self, rng, op, place, form, dtypes):
+    def __init__(self, rng, op, place, form, dtypes, degenerate=None):
         self.rng = rng
         self.op = op
         self.base = op.removesuffix("_")
@@ -197,6 +214,9 @@ class Draw:
         self.grad = precise and self.mode != "special" and rng.random() < 0.75
         if self.dtype in FLOATS and self.dtype != "float64" and self.mode != "special":
             self.grad = beside(rng).random() < 0.4
+        self.degenerate = degenerate
+        if degenerate:
+            self.mode, self.grad = "plain", self.dtype == "float64"
         self.case.special = self.mode == "special"
         self.first = None  # the first tensor
         self.spread = False  # a list of tensors is written as several arguments
@@ -214,7 +234,7 @@ class Draw:
         elif grad is None:
             grad = self.grad and dtype in FLOATS and beside(rng).random() < 0.75
         layout = rng.choice(["", "", "", "transposed", "strided", "offset", "expanded", "column"])
-        if not layouts or not shape:
+        if not layouts or not shape or self.degenerate:
             layout = ""
         made, view = tuple(shape), ""
         if layout == "transposed" and len(shape) > 1:
@@ -230,6 +250,8 @@ class Draw:
             made, view = (1, *shape[1:]), f".expand({literal(tuple(shape))})"
         size = math.prod(made)
         make = values or (lambda: number(rng, dtype, self.mode))
+        if self.degenerate and values is None and dtype in FLOATS:
+            make = iter(DEGENERATE[self.degenerate](made)).__next__
         extra = f", dtype=m.{dtype}" + (", requires_grad=True" if grad else "")
         if size == 0:
             text = f"m.zeros({literal(made)}{extra})"
@@ -470,9 +492,9 @@ class Draw:
 BAD = ["'x'", "None", "1.5", "[1.5]", "{}", "m.tensor(2)", "True", "(1, 2)", "[]", "b'x'", "1j"]
 
 
-def draw(rng, op, place, form, dtypes=MAIN):
-    """A case, or None when the form cannot be written at that place."""
-    d = Draw(rng, op, place, form, dtypes)
+def draw(rng, op, place, form, dtypes=MAIN, degenerate=None):
+    """A case, or None when the form cannot be written at that place. `degenerate`: a name of DEGENERATE."""
+    d = Draw(rng, op, place, form, dtypes, degenerate)
     params = form.params
     present = []
     for p in params:
