@@ -10,6 +10,7 @@
 #include "common.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
+#include "region.h"
 #include "surroundings.h"
 
 namespace pyflame::python {
@@ -79,6 +80,7 @@ void about_to_set(RandomState s) {
 }
 
 void init_capture(nb::module_& m) {
+  init_region(m);
   nb::class_<Capture>(m, "_Capture")
       .def("open_stage", [](Capture& c, nb::handle inputs) { c.open_stage(tensors_in(inputs)); })
       .def("open_cell", &Capture::open_cell)
@@ -91,6 +93,11 @@ void init_capture(nb::module_& m) {
       .def("resume", &Capture::resume)
       .def("close_stage",
            [](Capture& c, nb::handle outputs) { c.close_stage(tensors_in(outputs)); })
+      .def("reopen", &Capture::reopen)
+      .def("written", [](const Capture& c) { return as_list(c.written()); })
+      .def("written_inputs", &Capture::written_inputs)
+      .def("unchanged",
+           [](const Capture& c, nb::handle inputs) { return c.unchanged(tensors_in(inputs)); })
       .def("end", &Capture::end)
       .def("abandon", &Capture::abandon)
       .def("break_off", &Capture::break_off)
@@ -112,8 +119,8 @@ void init_capture(nb::module_& m) {
       .def("watch", [](Capture& c, nb::handle list) { c.watch(tensors_in(list)); })
       .def("watched_still_there", &Capture::watched_still_there)
       .def("difference",
-           [](const Capture& c, const Capture& trial) {
-             const Capture::Difference d = c.difference(trial);
+           [](const Capture& c, const Capture& trial, int stage) {
+             const Capture::Difference d = c.difference(trial, stage);
              return nb::make_tuple(d.what, d.numbers);
            })
       .def("slot_of_made",

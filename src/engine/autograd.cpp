@@ -13,6 +13,7 @@
 #include "engine/group.h"
 #include "engine/hidden.h"
 #include "engine/placement.h"
+#include "engine/region.h"
 #include "engine/upcalls.h"
 
 namespace pyflame {
@@ -58,6 +59,10 @@ bool overlaps_itself(const TensorImpl& t) {
 
 Node::Node(const char* n) : sequence(g_sequence.fetch_add(2, std::memory_order_relaxed)), name(n) {}
 Node::~Node() = default;
+
+uint64_t reserve_numbers() {
+  return g_sequence.fetch_add(2 * kReserved, std::memory_order_relaxed);
+}
 
 void Node::destroy(Node* n) noexcept {
   // Dropping a node drops its edges, which may drop nodes, 100,000 deep: a list, no recursion. It

@@ -14,6 +14,7 @@
 #include "engine/autograd_nodes.h"
 #include "engine/hidden.h"
 #include "engine/placement.h"
+#include "engine/region.h"
 #include "engine/upcalls.h"
 #include "table/rows.h"
 
@@ -100,10 +101,17 @@ class Pass {
   // Capture the gradient that flows into this edge instead of walking on to a leaf.
   void capture(const Edge& e, Tensor* into) { captures_[e.node.get()].push_back({e.input, into}); }
 
+  // The tape begins behind what is captured: no node there runs, and no hook of it is called. It is
+  // a part of the pass that this thread is in.
+  void end_at_captures() {
+    ends_ = true;
+    part_of_restricted_ = t_pass && t_pass->restricted();
+  }
+
   // With captures: only nodes that lead to one of them run.
   void restrict_to_captures() {
     restricted_ = true;
-    std::vector<Node*> order = walk([](const Node&) { return true; });
+    std::vector<Node*> order = walk([this](Node& n) { return !ends_ || !captures_.count(&n); });
     std::sort(order.begin(), order.end(),
               [](Node* a, Node* b) { return a->sequence < b->sequence; });
     for (Node* n : order) {
@@ -118,7 +126,8 @@ class Pass {
   }
 
   uint64_t number() const { return number_; }
-  bool restricted() const { return restricted_; }
+  bool restricted() const { return ends_ ? part_of_restricted_ : restricted_; }
+  bool retains() const { return retain_graph_; }
   // False where it is known that `n` leads to nothing that is asked for.
   bool asks(Node* n) const { return !idle_.count(n); }
   const engine::Levels& active() const { return active_; }
@@ -304,12 +313,13 @@ class Pass {
     if (w.gate && (!n.hooks.empty() || is_heard(n))) close_gate(w);  // a hook has put them there
     if (several_devices()) [[unlikely]]
       bring_home(n, w);
-    if (!n.hooks.empty()) run_hooks(n, w);
     auto captured = captures_.find(&n);
+    const bool ends = ends_ && captured != captures_.end();
+    if (!n.hooks.empty() && !ends) run_hooks(n, w);
     if (captured != captures_.end())
       for (auto& [input, into] : captured->second)
         if (input < w.grads.size()) *into = w.grads[input];
-    if (restricted_ && !leads_.count(&n)) return;
+    if (ends || (restricted_ && !leads_.count(&n))) return;
     auto* accumulator = dynamic_cast<Accumulate*>(&n);
     if (!accumulator)
       for (Tensor& g : w.grads)  // what nodes calculate with is dense
@@ -398,6 +408,7 @@ class Pass {
 
   const uint64_t number_ = ++g_passes;
   bool retain_graph_, mode_, restricted_ = false;
+  bool ends_ = false, part_of_restricted_ = false;  // see end_at_captures
   std::vector<Edge> roots_;
   std::unordered_set<Node*> reached_;  // made when it is first asked for
   std::vector<std::function<void()>> at_end_;
@@ -459,6 +470,25 @@ std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
     PF_CHECK(result[i].defined() || allow_unused, AutogradError, op, "input ", i,
              " was not used to compute the outputs; pass allow_unused=True to get None for it");
   return result;
+}
+
+std::vector<Tensor> autograd::region_gradients(std::span<const Tensor> outputs,
+                                               std::span<const Edge> inputs,
+                                               std::span<const Tensor> gradients, bool retain_graph,
+                                               bool create_graph) {
+  check_gradients(outputs.size(), gradients);
+  Pass pass(retain_graph, create_graph);
+  pass.end_at_captures();
+  std::vector<Tensor> result(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) pass.capture(inputs[i], &result[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) pass.seed(outputs[i], gradients[i]);
+  pass.restrict_to_captures();
+  pass.run();
+  return result;
+}
+
+bool autograd::pass_retains() {
+  return t_pass && t_pass->retains();
 }
 
 bool Node::needs(size_t i) const {

@@ -86,14 +86,11 @@ std::shared_ptr<Capture> Capture::begin(Device device, const Capture* tried) {
       // Its memory is idle, and will lie elsewhere when it runs.
       c->borrowed_ = tried->pool_;
     }
-    if (const int64_t pool = c->pool_ ? c->pool_ : c->borrowed_)
-      c->route_before_ = use_memory_pool(device, pool);
+    c->enter();
   } catch (...) {
     g_captures.store(false);
     throw;
   }
-  c->group_ = &current_group();
-  c->group_->capture = c.get();
   c->random_first_ = random_state().offset;
   c->seed_ = random_state().seed;
   return c;
@@ -115,6 +112,13 @@ Capture::~Capture() {
   }
 }
 
+void Capture::enter() {
+  if (const int64_t pool = pool_ ? pool_ : borrowed_)
+    route_before_ = use_memory_pool(device_, pool);
+  group_ = &current_group();
+  group_->capture = this;
+}
+
 void Capture::leave() noexcept {
   group_->capture = nullptr;
   group_ = nullptr;
@@ -126,6 +130,23 @@ void Capture::leave() noexcept {
     break_off("the device is gone");
   }
   g_captures.store(false);
+}
+
+bool Capture::reopen() {
+  flush(Flush::Explicit);
+  make_all_again(Flush::Explicit);
+  if (g_captures.exchange(true)) return false;
+  try {
+    enter();
+  } catch (...) {
+    g_captures.store(false);
+    throw;
+  }
+  const Part& last = stages_.back().parts.back();
+  const RandomState now = random_state();
+  if (now.seed != seed_ || now.offset < last.drawn_first + last.drawn)
+    break_off("random: the generator is seeded before the backward pass");
+  return true;
 }
 
 void Capture::break_off(const std::string& reason) {
@@ -205,8 +226,11 @@ void Capture::close_stage(std::span<const Tensor> outputs) {
 void Capture::end() {
   if (pool_) outcome_.pool_bytes = memory_pool_stats(device_, pool_).reserved_bytes.current;
   find_fixed();
-  seed_ = random_state().seed;
-  leave();
+  ended_ = true;
+  if (group_) {  // and not abandoned between two stages
+    seed_ = random_state().seed;
+    leave();
+  }
   changed_.resize(launches_.size());
   place_of_.clear();
   for (Slot& s : slots_) {
@@ -247,11 +271,15 @@ bool Capture::watched_still_there() const {
 }
 
 // Fresh memory for an output.
+Tensor Capture::fresh_memory(const Slot& slot) const {
+  Tensor t = make_tensor_at({static_cast<int64_t>(slot.nbytes)}, DType::UInt8, device_);
+  ensure_memory(*t->storage, current_group().stream(device_),
+                {"captured step", DType::UInt8, &t->shape});
+  return t;
+}
 void Capture::make_memory(Slot& slot) {
-  slot.holder = make_tensor_at({static_cast<int64_t>(slot.nbytes)}, DType::UInt8, device_);
+  slot.holder = fresh_memory(slot);
   slot.storage = Ref<Storage>::share(slot.holder->storage.get());
-  ensure_memory(*slot.storage, current_group().stream(device_),
-                {"captured step", DType::UInt8, &slot.holder->shape});
 }
 
 void Capture::patch(Slot& slot) {
@@ -465,35 +493,76 @@ std::vector<Tensor> Capture::results(int stage) {
     r.push_back(
         look_at(slot.storage.get(), out.dtype, out.floating, out.shape, out.strides, out.offset));
   }
+  forget_behind(stage);
+  return r;
+}
+
+void Capture::forget_behind(int stage) {
   for (Slot& s : slots_) {
     if (s.last_stage > stage || (s.kind != Kind::Input && s.kind != Kind::Output)) continue;
     s.holder = {};
     s.storage.reset();
   }
-  return r;
+}
+
+// The bytes of what looks like `t`, whose storage has so many.
+static Tensor bytes_of(const Tensor& t, size_t nbytes) {
+  Tensor bytes = make_view(t, t->shape, t->strides, t->offset);
+  bytes->dtype = DType::UInt8;
+  bytes->shape = {static_cast<int64_t>(nbytes)};
+  bytes->strides = {1};
+  bytes->numel = static_cast<int64_t>(nbytes);
+  bytes->offset = 0;
+  bytes->contiguous = true;
+  return bytes;
 }
 
 std::vector<Tensor> Capture::copied_results(int stage) {
-  std::vector<bool> made(slots_.size());
-  for (const Seen& r : stages_.at(static_cast<size_t>(stage)).results) {
-    const auto i = static_cast<size_t>(r.slot);
+  std::vector<Tensor> copies(slots_.size()), r;
+  for (const Seen& out : stages_.at(static_cast<size_t>(stage)).results) {
+    const auto i = static_cast<size_t>(out.slot);
     Slot& s = slots_[i];
-    if (s.kind != Kind::Output || made[i]) continue;
-    made[i] = true;
-    const Ref<Storage> from = s.storage;
-    const Tensor kept = s.holder;
-    make_memory(s);
-    const Tensor bytes = make_view(kept, kept->shape, kept->strides, kept->offset);
-    bytes->dtype = DType::UInt8;
-    bytes->shape = s.holder->shape;
-    bytes->strides = s.holder->strides;
-    bytes->numel = s.holder->numel;
-    bytes->offset = 0;
-    bytes->contiguous = true;
-    call<kernels::Copy>({s.holder, bytes}, {.takes = Takes::All});
+    if (s.kind == Kind::Output && !copies[i].defined()) {
+      copies[i] = fresh_memory(s);
+      copies[i]->storage->device.floating = out.floating;
+      call<kernels::Copy>({copies[i], bytes_of(s.holder, s.nbytes)}, {.takes = Takes::All});
+    }
+    Storage* from = copies[i].defined() ? copies[i]->storage.get() : s.storage.get();
+    r.push_back(look_at(from, out.dtype, out.floating, out.shape, out.strides, out.offset));
   }
   flush(Flush::Explicit);
-  return results(stage);
+  if (ended_) forget_behind(stage);
+  return r;
+}
+
+std::vector<Tensor> Capture::written() const {
+  std::vector<Tensor> r;
+  for (const Slot& s : slots_) {
+    if (s.kind != Kind::Outer || !s.written || s.first_stage > 0) continue;
+    const auto n = static_cast<int64_t>(s.nbytes);
+    r.push_back(look_at(s.storage.get(), DType::UInt8, false, {n}, {1}, 0));
+  }
+  return r;
+}
+
+std::vector<size_t> Capture::written_inputs() const {
+  std::vector<size_t> r;
+  const std::vector<Seen>& inputs = stages_.at(0).inputs;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (slots_[static_cast<size_t>(inputs[i].slot)].written) r.push_back(i);
+  return r;
+}
+
+bool Capture::unchanged(std::span<const Tensor> inputs) const {
+  const Stage& first = stages_.at(0);
+  for (size_t i = 0; i < first.inputs.size(); ++i) {
+    const Slot& s = slots_[static_cast<size_t>(first.inputs[i].slot)];
+    if (!s.written && seen_version(*inputs[i]->storage) != s.version) return false;
+  }
+  return std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) {
+    return s.kind != Kind::Outer || s.written || s.first_stage > 0 || !s.storage ||
+           seen_version(*s.storage) == s.version;
+  });
 }
 
 }  // namespace pyflame::engine

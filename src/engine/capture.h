@@ -54,13 +54,16 @@ class Capture {
   void pause();   // a part ends
   void resume();  // the next one begins
   void close_stage(std::span<const Tensor> outputs);
+  // Goes on where abandon() left off between two stages, perhaps on another thread. False: another
+  // one is being made just then.
+  bool reopen();
   // What is launched between these is a *cell*: kernels whose numbers are told anew before each run
   // (see capture_cells.cpp). False where there was something else: then nothing of it is kept, and
   // the next part begins.
   void open_cell();
   bool close_cell();
   void end();
-  void abandon() noexcept;  // the program raised
+  void abandon() noexcept;  // the program raised, or there may be another stage later
 
   // Whether what somebody can still look at may give its memory away (takeover.h): a capture where
   // somebody then does look is broken by that, and may be made without.
@@ -122,19 +125,25 @@ class Capture {
   // Of the run that was captured: in memory of their own, for theirs is written by the next run.
   std::vector<Tensor> copied_results(int stage);
 
+  // The bytes of the program's tensors that stage 0 writes, and which of its inputs it writes.
+  std::vector<Tensor> written() const;
+  std::vector<size_t> written_inputs() const;
+  // Whether the rest of what stage 0 reads is as it was when it ran last. `inputs`: its inputs.
+  bool unchanged(std::span<const Tensor> inputs) const;
+
   // Whether a run of the program's own has room beside what is planned.
   bool room_for_trial() const;
   // The tensors that are to be what they are now; false once one of them has another storage, lies
   // otherwise in it, or wants a gradient where it did not.
   void watch(std::span<const Tensor>);
   bool watched_still_there() const;
-  // What of a trial's first stage is not as here: the launches, the numbers that they take, or the
+  // What of a trial's stage is not as here: the launches, the numbers that they take, or the
   // storages from outside that they read and write. "" if all is.
   struct Difference {
     std::string what;      // with file and line
     bool numbers = false;  // only numbers: of the program, which nobody told us change
   };
-  Difference difference(const Capture& trial) const;
+  Difference difference(const Capture& trial, int stage) const;
 
   // A gradient that the captured call has made need not outlive the trial: the slot of its storage
   // until planned, or -1 where it cannot be another's; then what the trial has made is in its
@@ -251,6 +260,7 @@ class Capture {
   void open_part(Stage&);
   void close_part();
   bool set_drawn(CapturedLaunch&) const;
+  void enter();
   void leave() noexcept;
   void listen(bool) noexcept;  // to storages that end
   bool inner(const Storage&) const;
@@ -287,7 +297,9 @@ class Capture {
   void take_arena();
   static void poison(Storage&);  // with the exception that is being handled
   bool constants_changed(Part&);
+  Tensor fresh_memory(const Slot&) const;
   void make_memory(Slot&);
+  void forget_behind(int stage);  // what no later stage reads
   void patch(Slot&);
   void launch(CapturedLaunch&, StreamState*);
   bool launch_as_graph(Part&, StreamState*);
@@ -299,7 +311,7 @@ class Capture {
 
   Device device_;
   Group* group_ = nullptr;  // of the thread that captures; null when it has ended
-  bool noting_ = false;
+  bool noting_ = false, ended_ = false;
   int64_t pool_ = 0, route_before_ = 0;  // a trial has no pool
   int64_t borrowed_ = 0;                 // but that of what it tries, until this is planned
   std::string broken_;

@@ -23,10 +23,14 @@ std::string text_of(const pf_scalar& s) {
 
 }  // namespace
 
-Capture::Difference Capture::difference(const Capture& trial) const {
-  const size_t n = stages_[0].parts.back().last;
-  if (n != trial.launches_.size())
-    return {"it launches " + std::to_string(trial.launches_.size()) +
+Capture::Difference Capture::difference(const Capture& trial, int stage) const {
+  const auto at_stage = static_cast<size_t>(stage);
+  const std::vector<Part>&ours = stages_.at(at_stage).parts,
+        &theirs = trial.stages_.at(at_stage).parts;
+  const size_t first = ours.front().first, n = ours.back().last - first,
+               first_of_trial = theirs.front().first;
+  if (const size_t made = theirs.back().last - first_of_trial; n != made)
+    return {(stage ? "its backward pass launches " : "it launches ") + std::to_string(made) +
             " programs and kernels, and launched " + std::to_string(n)};
   const auto at = [&](int32_t place) {
     const std::string& text = trial.text_of_place(place);
@@ -59,7 +63,7 @@ Capture::Difference Capture::difference(const Capture& trial) const {
   };
   Difference numbers;
   for (size_t i = 0; i < n; ++i) {
-    const CapturedLaunch &a = *launches_[i], &b = *trial.launches_[i];
+    const CapturedLaunch &a = *launches_[first + i], &b = *trial.launches_[first_of_trial + i];
     const char* name = b.name();
     if (a.kernel != b.kernel || a.together != b.together || a.bytes.size() != b.bytes.size() ||
         a.attrs.size() != b.attrs.size() || a.serials.size() != b.serials.size() ||
@@ -74,9 +78,9 @@ Capture::Difference Capture::difference(const Capture& trial) const {
     }
     if (!numbers.what.empty()) continue;
     // Of random kernels seed and offset are the generator's, of cells all is the program's.
-    const size_t first = a.live ? a.attrs.size() : a.kernel && a.kernel->random ? 2 : 0;
-    numbers.what = of_scalars(name, std::span(a.attrs).subspan(first),
-                              std::span(b.attrs).subspan(first), b.place, {});
+    const size_t known = a.live ? a.attrs.size() : a.kernel && a.kernel->random ? 2 : 0;
+    numbers.what = of_scalars(name, std::span(a.attrs).subspan(known),
+                              std::span(b.attrs).subspan(known), b.place, {});
     for (const auto part : {&CapturedLaunch::before, &CapturedLaunch::after})
       if (numbers.what.empty())
         numbers.what = of_scalars(name, (a.*part).scalars, (b.*part).scalars, b.place,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/inference.h"
+#include "engine/region.h"
 #include "engine/trace.h"
 #include "table/kernels/move.h"
 
@@ -83,6 +84,12 @@ void end_level() {
   t_active->pop_back();
   if (t_active->empty()) delete std::exchange(t_active, nullptr);
   pyflame::detail::g_hiding.fetch_sub(1);
+}
+void* set_levels_aside() {
+  return std::exchange(t_active, nullptr);
+}
+void put_levels_back(void* levels) {
+  t_active = static_cast<std::vector<Active>*>(levels);
 }
 Levels active_levels() {
   Levels r;

@@ -10,22 +10,19 @@ every `verify_every`-th behind it. What cannot be captured runs as always, with 
 import functools
 import threading
 import warnings
-import weakref
 
 from .. import _C, _live
-from .._torch_names import empty_strided
-from ..autograd import Function, grad
 from ..autograd.graph import recompute_cheap
 from ..nn import module as _module
 from ..optim import optimizer as _optimizer
 from ..tuning import measured
-from ..utils._pytree import tree_flatten, tree_unflatten
-from . import _step, guards, reports
-from .recording import Cell, Recording
+from ..utils._pytree import tree_flatten
+from . import _step, guards, regions, reports
+from .recording import Recording
+from .variant import Variant, rebuilt
 
 Tensor = _C.Tensor
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
-RENEWALS = 8  # times that a variant is captured again
 IDLE_CHANGES = 8  # of one thing of Python's that made no difference, after which it is ignored
 WRITES = (
     "writes to the memory of arguments that share it with each other or with other programs, or begin at "
@@ -40,164 +37,11 @@ class CaptureError(_C.ValueError):
     """A captured step that would give wrong results, or (`fullgraph=True`) cannot be captured."""
 
 
-class _Variant:
-    def __init__(self, objects):
-        self.lock = threading.Lock()  # one thread at a time replays
-        self.objects = objects  # by whose ids it is found
-        self.calls = 0
-        self.renewals = -1
-        self.reason = None  # why it runs as always
-        self.moves = True  # logits that nobody reads give their memory to their gradient
-        self.called = 0  # number of the function's call that used it last
-        self.where = ""  # file and line of the call that was captured
-        self.renewed = []  # (why it was captured again, file and line of that call)
-        self.idle = {}  # what of it has changed and made no difference -> how often
-        self.forget("")
-
-    def forget(self, reason):
-        """Is captured again at the next call, unless that has been done too often."""
-        self.renewals += 1
-        if reason:
-            self.renewed.append((reason, _C._call_site()))
-        if self.renewals > RENEWALS:
-            self.reason = f"{reason} ({RENEWALS} times and more)"
-        self.capture = None
-        self.calls = min(self.calls, 1)
-        self.since_verified = 0
-        self.recording = None
-        self.state = None
-        self.at_end = []  # gradients
-        self.had_gradient = {}
-        self.pending = lambda: None  # the last forward pass, if it lives
-
-    def waiting(self):
-        """The forward pass whose backward pass may still come, or None."""
-        run = self.pending()
-        return None if run is None or run.done else run
-
-    def lists_of_gradients(self, recording, at_end):
-        calls = [*recording.outside_calls, *recording.cells]
-        return [at_end, *[c.before if isinstance(c, Cell) else c[3] for c in calls]]
-
-    def let_go(self):
-        """Of the gradients of the captured call, which the next one makes anew: where it clears them,
-        they end."""
-        for pairs in self.lists_of_gradients(self.recording, self.at_end):
-            for i, (p, g) in enumerate(pairs):
-                if g is not None and (slot := self.capture.slot_of_made(g)) >= 0:
-                    pairs[i] = p, slot
-
-    def take_over(self, trial, at_end):
-        """Those of the trial are in their place; whether they can be."""
-        ours = self.lists_of_gradients(self.recording, self.at_end)
-        theirs = self.lists_of_gradients(trial, at_end)
-        for pairs, found in zip(ours, theirs):
-            found = dict(found)
-            for i, (p, slot) in enumerate(pairs):
-                if not isinstance(slot, int):
-                    continue
-                g = found.get(p)
-                if g is None or not self.capture.put_in_place(slot, g):
-                    return False
-                pairs[i] = p, g
-        return len(ours) == len(theirs)
-
-    def begin_pass(self):
-        run = _Run()
-        self.pending = weakref.ref(run)
-        return run
-
-    def still_true(self):
-        """Whether the tensors of the program, and which of them have gradients, are as captured."""
-        if not self.capture.watched_still_there() or not self.recording.cells_hold():
-            return False
-        return _C._gradients_hold(self.had_gradient, self.begins_with)
-
-    def result(self, made, tensors):
-        """What the function gives of `tensors`, for those that were made."""
-        leaves = [
-            made[value] if kind == "made" else tensors[value] if kind == "given" else value
-            for kind, value in self.picks
-        ]
-        return tree_unflatten(leaves, self.tree)
-
-
 _REPLACED = object()  # in place of a gradient that the step itself puts elsewhere
 
 
 def _number_of_gradient(p):
     return None if p.grad is None else _C._storage_number(p.grad)
-
-
-class _Replayed(Function):
-    """A captured forward pass whose backward pass is its second stage."""
-
-    @staticmethod
-    def forward(ctx, variant, outputs, *sources):
-        ctx.variant, ctx.run = variant, variant.begin_pass()
-        wanted = variant.differentiable
-        ctx.mark_non_differentiable(*[o for o, w in zip(outputs, wanted) if not w])
-        ctx.set_materialize_grads(False)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        variant = ctx.variant
-        if _C.is_grad_enabled():
-            raise CaptureError(
-                "pf.compile: gradients of gradients (create_graph=True) of a captured step; expected "
-                "one backward pass; use mode='default' for this function"
-            )
-        if variant.waiting() is not ctx.run:
-            raise CaptureError(
-                "pf.compile: the backward pass of a captured step runs a second time; run the step "
-                "again, or use mode='default' for it"
-            )
-        given = [g for g, wanted in zip(gradients, variant.differentiable) if wanted]
-        # What is behind none of the results that have one gets none, and not zeros.
-        behind = set().union(*[r for g, r in zip(given, variant.behind) if g is not None])
-        given = [_as_laid_out(g, s) for g, s in zip(given, variant.seeds)]
-        capture = variant.capture
-        capture.start(1, given)
-        capture.run(1, 0)
-        made = iter(capture.results(1))
-        ctx.run.done = True
-        found = [next(made) if there else None for there in variant.gives]
-        return (None, None, *[g if n in behind else None for n, g in enumerate(found)])
-
-
-class _Passed(Function):
-    """The results of the call that was captured: their own backward pass follows."""
-
-    @staticmethod
-    def forward(ctx, variant, copies, *outputs):
-        ctx.run = variant.begin_pass()
-        ctx.set_materialize_grads(False)
-        return tuple(copies)
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        ctx.run.done = True
-        return (None, None, *gradients)
-
-
-def _as_laid_out(gradient, seed):
-    """Lying as (shape, strides, dtype, device) of a seed says; zeros for None."""
-    shape, strides, dtype, device = seed
-    if gradient is None:
-        return empty_strided(shape, strides, dtype=dtype, device=device).zero_()
-    if gradient.stride() == strides and not gradient.storage_offset():
-        return gradient
-    return gradient.new_empty_strided(gradient.shape, strides).copy_(gradient)
-
-
-class _Run:
-    """One forward pass: while it lives and is not done, a backward pass may still come."""
-
-    __slots__ = ("__weakref__", "done")
-
-    def __init__(self):
-        self.done = False
 
 
 class Step:
@@ -279,14 +123,14 @@ class Step:
             if changed:
                 variant.forget(f"{changed} is not as it was")
             else:
-                self._missed(
+                self.missed(
                     "not compared with Python's run, for which there is no memory beside it"
                 )
         lock = _capturing if verify or variant.capture is None else variant.lock
         # Another thread is at it; or a backward pass needs what the next run would write over.
         if variant.waiting() is not None or not lock.acquire(blocking=False):
             waits = variant.waiting() is not None
-            self._missed(
+            self.missed(
                 "the backward pass of the call before is still to come" if waits
                 else "another thread is at it"
             )  # fmt: skip
@@ -305,6 +149,10 @@ class Step:
         finally:
             lock.release()
 
+    def turn(self):
+        """The lock of who captures, taken; None where somebody else does."""
+        return _capturing if not _C._capturing() and _capturing.acquire(blocking=False) else None
+
     def _variant(self, given):
         """The one for these arguments and what the program's tensors are now, perhaps a new one."""
         alike = self.variants.get(given.key)
@@ -312,12 +160,14 @@ class Step:
             if sum(map(len, self.variants.values())) >= self.how.limit and not self._made_room():
                 self.reason = f"more than {self.how.limit} kinds of arguments"
                 return None
-            alike = self.variants[given.key] = [_Variant(given.objects)]
+            alike = self.variants[given.key] = [Variant(given.objects)]
         for variant in alike:
+            if variant.unfinished is not None:
+                variant.settle()
             if variant.capture is None or variant.still_true():
                 return variant
         if len(alike) < ALIKE:
-            alike.append(_Variant(given.objects))
+            alike.append(Variant(given.objects))
             alike[-1].calls = 1
             return alike[-1]
         alike[0].forget("tensors of the program are replaced, or have gradients at times")
@@ -333,14 +183,16 @@ class Step:
         del self.variants[min(idle, key=lambda k: max(v.called for v in self.variants[k]))]
         return True
 
-    def _missed(self, reason):
+    def missed(self, reason):
+        if not reason:
+            return
         key = reason, _C._call_site()
         if key in self.misses or len(self.misses) < 100:
             self.misses[key] = self.misses.get(key, 0) + 1
 
     def _as_always(self, variant, reason, args, kwargs):
         self._check_allowed(reason)
-        self._missed(reason)
+        self.missed(reason)
         if not self.warned:
             self.warned = True
             warnings.warn(
@@ -368,7 +220,7 @@ class Step:
     # ---- capturing -----------------------------------------------------------------------------
 
     def _capture(self, variant, given, args, kwargs):
-        state = self._state(variant)
+        state = self.state(variant)
         modules, optimizers, tensors = guards.reached(
             self.seen, (*self.modules, *variant.objects), state
         )
@@ -407,20 +259,15 @@ class Step:
             variant.tree = tree
             variant.outside = outside
             tensors_out, variant.picks = _sorted_out(outputs, given.tensors, variant, recording)
-            wanted = [o for o in tensors_out if o.requires_grad]
+            wanted = [o.requires_grad for o in tensors_out]
             capture.close_stage(tensors_out)
-            backward_within = bool(capture.leaves())
-            if wanted and _C.is_grad_enabled() and not backward_within and not capture.broken():
-                if recording.calls():
-                    capture.break_off("gradients of a step that calls an optimizer")
-                else:
-                    self._capture_backward(variant, capture, wanted, given.tensors, leaves)
-            else:
-                variant.gives = None
-                if wanted and backward_within and not _reached_from(wanted)[1]:
-                    capture.break_off("gradients of a result of a step that makes some itself")
+            region = None
+            if any(wanted) and not capture.broken():
+                region = self._region(
+                    variant, capture, recording, tensors_out, wanted, given.tensors, leaves
+                )
             at_end = recording.gradients()
-            if not capture.broken():
+            if not capture.broken() and region is None:
                 capture.end()
         finally:
             _live.recording = None
@@ -449,13 +296,11 @@ class Step:
             variant.reason = capture.broken()
         if variant.reason:
             self._check_allowed(variant.reason, ". This call has run")
-            self._missed(variant.reason)
+            self.missed(variant.reason)
             self.always += 1
             return given.handed_back(result)
-        variant.capture = capture
         variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
-        variant.calls = 2
         if self.how.times:
             capture.time_launches()
         variant.recording = recording
@@ -468,12 +313,42 @@ class Step:
         }
         self.structure = structure
         made = capture.copied_results(0)
-        if variant.gives is not None:
-            variant.differentiable = [o.requires_grad for o in tensors_out]
-            copies = [o for o, w in zip(made, variant.differentiable) if w]
-            passed = iter(_Passed.apply(variant, copies, *wanted))
-            made = [next(passed) if w else o for o, w in zip(made, variant.differentiable)]
+        if region is None:
+            variant.capture = capture
+            variant.calls = 2
+            return variant.result(made, given.originals)
+        variant.unfinished = capture, region
+        outputs = [o for o, w in zip(tensors_out, wanted) if w]
+        copies = [o for o, w in zip(made, wanted) if w]
+        sources = region.sources(guards.once(given.tensors))
+        run = regions.Captured(outputs, sources, variant, region, capture, recording, copies)
+        with_history = iter(regions.with_history(variant.expects(run), copies, sources))
+        made = [next(with_history) if w else o for o, w in zip(made, wanted)]
         return variant.result(made, given.originals)
+
+    def _region(self, variant, capture, recording, made, wanted, given, leaves):
+        """That of the results that want gradients; None where the step makes its own, or has broken."""
+        outputs = [o for o, w in zip(made, wanted) if w]
+        inputs = [t for t in guards.once(given) if t.requires_grad]
+        reason, free, gone = _C._look_at_region(outputs, [*inputs, *leaves])
+        if capture.leaves():
+            if not gone:
+                capture.break_off("gradients of a result of a step that makes some itself")
+            return None
+        theirs = {_C._storage_number(t) for t in (*given, *variant.outside.values())}
+        numbers = [_C._storage_number(o) for o in outputs]
+        if not theirs.isdisjoint(numbers) or len(numbers) != len(set(numbers)):
+            reason = reason or (
+                "results that want gradients and share memory with each other or with arguments"
+            )
+        if recording.calls():
+            reason = "gradients of a step that calls an optimizer"
+        elif any(_C._has_hooks(p) for p in leaves):
+            reason = "hooks of parameters, which Python has to call"
+        if reason:
+            capture.break_off(reason)
+            return None
+        return regions.Region(self, variant.picks, wanted, leaves, free)
 
     def _wrote(self, variant, given):
         """Why a step runs as always that has written to copies of its arguments, or None."""
@@ -489,37 +364,10 @@ class Step:
             )
         return WRITES
 
-    def _state(self, variant):
+    def state(self, variant):
+        """What of Python's it can reach, as it is now."""
         ignored = {what for what, n in variant.idle.items() if n > IDLE_CHANGES}
         return guards.State(self.seen, (*self.modules, *variant.objects), ignored)
-
-    def _capture_backward(self, variant, capture, wanted, tensors, leaves):
-        if any(_C._has_hooks(p) for p in leaves):
-            return capture.break_off("hooks of parameters, which Python has to call")
-        inputs = [t for t in guards.once(tensors) if t.requires_grad]
-        inputs_and_leaves = [*inputs, *leaves]
-        known = {id(t): n for n, t in enumerate(inputs_and_leaves)}
-        variant.behind = []  # of each result the numbers of those that it has a gradient of
-        variant.goes_back_by_python = False
-        for o in wanted:
-            found, _, calls = _reached_from([o], inputs)
-            variant.goes_back_by_python |= calls
-            if any(id(t) not in known for t in found):
-                return capture.break_off("a gradient of a tensor that the step does not show")
-            variant.behind.append({known[id(t)] for t in found})
-        seeds = [o.detach().clone() for o in wanted]
-        capture.moves = False  # the graph is retained, and logits with it
-        capture.open_stage(seeds)
-        variant.seeds = [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]
-        variant.leaves = leaves
-        # Kept, for the caller's own backward pass behind this call.
-        run = measured(grad) if self.how.measures else grad
-        try:
-            found = run(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
-        except _C.AutogradError as e:  # it can only be made by backward(), or not at all
-            return capture.break_off(f"its backward pass cannot be made ahead ({str(e)})")
-        variant.gives = [g is not None for g in found]
-        capture.close_stage([g for g in found if g is not None])
 
     # ---- replaying -----------------------------------------------------------------------------
 
@@ -534,15 +382,17 @@ class Step:
             variant.reason = f"no memory for a captured step ({str(e).splitlines()[0]})"
             return None
         self._replays += 1
+        region = variant.region
+        run = None if region is None else regions.Replayed(variant, given)
         variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
         if capture.cells_differed():
             variant.forget("tensors of an optimizer are replaced")
-        if variant.gives is None:
+        if region is None:
             self._hasten(variant, given)
             return (variant.result(outputs, given.originals),)
-        sources = [t for t in inputs if t.requires_grad] + variant.leaves
-        outputs = _Replayed.apply(variant, outputs, *sources)
+        run.ran()
+        outputs = region.with_history(variant.expects(run), outputs, region.sources(inputs))
         return (variant.result(outputs, given.originals),)
 
     def _hasten(self, variant, given):
@@ -595,7 +445,7 @@ class Step:
         trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
         recording = Recording(trial, arrays=[])
-        state = self._state(variant)
+        state = self.state(variant)
         at_end = None
         if variant.calls > 2 or variant.recording.gives_gradients:
             at_end = variant.at_end  # they stay
@@ -607,8 +457,9 @@ class Step:
             trial.open_stage(guards.once(given.tensors))
             args, kwargs = given.taken()
             result = self.function(*args, **kwargs)
-            outputs, _ = tree_flatten(result)
-            trial.close_stage(_sorted_out(outputs, given.tensors, variant, recording)[0])
+            leaves, tree = tree_flatten(result)
+            made, picks = _sorted_out(leaves, given.tensors, variant, recording)
+            trial.close_stage(made)
             if at_end is None:
                 at_end = recording.gradients()
         finally:
@@ -618,25 +469,49 @@ class Step:
             trial.abandon()
             _C.clear_autocast_cache()
         _give_back(device)
-        variant.calls = 3
-        variant.since_verified = 0
         self.always += 1
         what, numbers = ("", False)
         variant.reason = self._wrote(variant, given)
         if trial.read_again():
             variant.moves = False
             variant.forget(trial.broken())
-        elif trial.broken():
+            return given.handed_back(result)
+        if trial.broken():
             variant.reason = trial.broken()
         else:
-            what, numbers = variant.capture.difference(trial)
+            what, numbers = variant.capture.difference(trial, 0)
             if not what and at_end is not variant.at_end:
                 if recording.gives_gradients or not variant.take_over(recording, at_end):
                     what = "its gradients are others"
-        if changed and not what and variant.gives is not None and variant.goes_back_by_python:
-            what = "and the backward pass, which is not compared, is written in Python"
         if not variant.reason and (by_itself := state.changed()):
             variant.reason = f"the program changes {by_itself}, which a replay would not"
+        region = variant.region
+
+        def tell(what, numbers):
+            self._compared(variant, recording, changed, what, numbers)
+
+        if variant.reason or what or region is None or region.asked is None:
+            tell(what, numbers)
+            return given.handed_back(result)
+        if [o.requires_grad for o in made] != region.wanted:
+            tell("other results want gradients", False)
+            return given.handed_back(result)
+        # Its backward pass is compared when it comes.
+        if not changed:
+            variant.calls, variant.since_verified = 3, 0
+        outputs = [o for o, w in zip(made, region.wanted) if w]
+        sources = region.sources(guards.once(given.tensors))
+        run = regions.Compared(outputs, sources, variant, region, trial, recording, tell)
+        given_out = iter(
+            regions.with_history(variant.expects(run), [o.detach() for o in outputs], sources)
+        )
+        made = [next(given_out) if w else o for o, w in zip(made, region.wanted)]
+        return rebuilt(tree, picks, made, given.originals)
+
+    def _compared(self, variant, recording, changed, what, numbers):
+        """What follows from how a run by Python differs from the capture. `changed`: see _verify()."""
+        variant.calls = 3
+        variant.since_verified = 0
         if what and changed:  # seen before a call has run without it
             what, numbers = f"{changed} is not as it was: {what}", False
         if numbers:
@@ -652,8 +527,7 @@ class Step:
             variant.forget(what)
         elif changed and variant.capture is not None:
             variant.idle[changed] = variant.idle.get(changed, 0) + 1
-            variant.state = self._state(variant).add_copied(recording.arrays).stays()
-        return given.handed_back(result)
+            variant.state = self.state(variant).add_copied(recording.arrays).stays()
 
 
 def _give_back(device):
@@ -699,28 +573,6 @@ def _device_of(*lists):
         for t in tensors:
             return t.device
     return _C.get_device()
-
-
-def _reached_from(outputs, inputs=()):
-    """(inputs and other leaves that a backward pass from these comes to, whether it has been made, whether
-    Python is called in it)"""
-    found, seen = [], set()
-    ends = {t.grad_fn: t for t in inputs if t.grad_fn is not None}
-    waiting, made, calls = [o.grad_fn for o in outputs], False, False
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        made |= getattr(node, "released", False)
-        if node in ends:
-            found.append(ends[node])
-            continue
-        calls |= hasattr(node, "needs_input_grad")
-        if (leaf := getattr(node, "variable", None)) is not None:
-            found.append(leaf)
-        waiting.extend(n for n, _ in node.next_functions)
-    return found, made, calls
 
 
 def _sorted_out(leaves, given, variant, recording):

@@ -48,7 +48,7 @@ def _state(v):
         f"{v.capture.launches()} launches, {_mib(v.capture.pool_bytes())} of memory, "
         f"{v.recording.calls()} calls of optimizers or schedules between them"
     )
-    if v.gives is not None:
+    if v.region is not None and v.region.asked is not None:
         said += ", forward and backward"
     if graphs := v.capture.graphs():
         said += f"; {graphs}"

@@ -134,21 +134,28 @@ class _Surroundings:
         ]
 
     @contextlib.contextmanager
-    def again(self):
+    def around(self):
         before = _C._random_state()
         if self.random is not None:
             _C._set_random_state(*self.random)
         regions = [_C._autocast_enter(*state, self.cache) for state in self.autocast]
-        outer, recomputation.on = recomputation.on, True
         try:
-            with enable_grad(), _keeps_all():
-                yield
+            yield
         finally:
-            recomputation.on = outer
             for region in reversed(regions):
                 _C._autocast_exit(region)
             if self.random is not None:
                 _C._set_random_state(*before)
+
+    @contextlib.contextmanager
+    def again(self):
+        """The same, for what is calculated once more: statistics have seen it."""
+        outer, recomputation.on = recomputation.on, True
+        try:
+            with self.around(), enable_grad(), _keeps_all():
+                yield
+        finally:
+            recomputation.on = outer
 
 
 # ---- use_reentrant=True ---------------------------------------------------------------------------

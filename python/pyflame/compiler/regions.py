@@ -1,0 +1,361 @@
+"""Gradients of captured calls.
+
+A *region* is the tape between the arguments of a call, and the leaves of the program that it uses, and its
+results. Its gradients end there: what lies behind an argument is the program's, and so are hooks. The
+results of a call are those of one node, whose inputs are the arguments and leaves; what that does
+when a backward pass comes to it depends on how the call has run: by Python, which has left a tape
+(`Live`, and those below which also note what is launched), or by a capture (`Replayed`).
+"""
+
+from .. import _C, _live
+from .._grad_mode import enable_grad, no_grad, set_grad_enabled
+from .._torch_names import empty_strided
+from ..autograd import Function
+from ..tuning import measured
+from ..utils._pytree import tree_flatten
+from ..utils.checkpoint import _Surroundings
+from . import guards
+
+AGAIN = (
+    "a backward pass that is to be followed by another (retain_graph), or has gradients itself "
+    "(create_graph, vmap)"
+)
+OTHERS = "gradients of other results than before"
+
+
+class Region:
+    """What the gradients of one capture need: `leaves` of the program, beside the arguments."""
+
+    def __init__(self, step, picks, wanted, leaves, free):
+        self.step = step
+        self.picks = picks  # how results are found again
+        self.wanted = wanted  # of each result that it makes whether it has a history
+        self.leaves = leaves
+        self.free = free  # a second pass may need nothing of what the first has used
+        self.surroundings = _Surroundings(True)
+        self.with_grad = _C.is_grad_enabled()
+        self.written = (
+            self.written_inputs
+        ) = ()  # tensors of the program's that the forward pass writes
+        self.asked = None  # of which results gradients came; None: no backward pass is captured
+        self.seeds = self.gives = ()
+        self.compared = False  # the backward pass has been, with one by Python
+
+    def sources(self, inputs):
+        return [t for t in inputs if t.requires_grad] + self.leaves
+
+    def with_history(self, run, made, sources):
+        """What the call has made, of which those that want it get the history that `run` stands for."""
+        wanted = with_history(run, [o for o, w in zip(made, self.wanted) if w], sources)
+        given = iter(wanted)
+        return [next(given) if w else o for o, w in zip(made, self.wanted)]
+
+
+class Run:
+    """One call: while it lives and is not done, a backward pass may need the capture."""
+
+    __slots__ = ("__weakref__", "done")
+
+    def __init__(self):
+        self.done = False
+
+
+class _Called(Function):
+    @staticmethod
+    def forward(ctx, run, outputs, *sources):
+        ctx.run = run
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, None, *ctx.run.backward(gradients)
+
+
+def with_history(run, outputs, sources):
+    """The outputs, whose backward pass is the run's."""
+    with enable_grad():
+        return _Called.apply(run, outputs, *sources)
+
+
+def _again(gradients):
+    """Whether the pass is one of those that no capture makes."""
+    if _C.is_grad_enabled() or _C._pass_retains():
+        return True
+    return any(g is not None and _C._hidden_levels(g) for g in gradients)
+
+
+def _gradients(outputs, edges, gradients, retain, create):
+    asked = [(o, g) for o, g in zip(outputs, gradients) if g is not None]
+    return _C._region_gradients([o for o, _ in asked], edges, [g for _, g in asked], retain, create)
+
+
+class Live(Run):
+    """A call that has left a tape, by which any pass goes as without a capture."""
+
+    __slots__ = ("edges", "extended", "outputs")
+
+    def __init__(self, outputs, sources):
+        super().__init__()
+        self.outputs, self.edges = outputs, _C._Edges(sources)
+        self.extended = (
+            False  # gradients have a history, which leads into the tape by ways of its own
+        )
+
+    def backward(self, gradients):
+        self.done = True
+        retain, create = _C._pass_retains(), _C.is_grad_enabled()
+        if self.extended and not retain:  # the same pass may come to it again
+            retain = True
+            _C._when_pass_ends(lambda: self.release([g is not None for g in gradients]))
+        self.extended |= create
+        return _gradients(self.outputs, self.edges, gradients, retain, create)
+
+    def release(self, asked):
+        """As a pass from these results would have left the tape that does not keep it."""
+        _C._release_region([o for o, a in zip(self.outputs, asked) if a], self.edges)
+
+
+class Noted(Live):
+    """The same, and the first pass is noted as the second stage of `noting`, a capture whose first is
+    the call."""
+
+    __slots__ = ("noting", "recording", "region", "variant")
+
+    def __init__(self, outputs, sources, variant, region, noting, recording):
+        super().__init__(outputs, sources)
+        self.variant, self.region = variant, region
+        self.noting, self.recording = noting, recording
+
+    def backward(self, gradients):
+        noting, self.noting = self.noting, None
+        if noting is None:
+            return super().backward(gradients)
+        self.done = True
+        reason = AGAIN if _again(gradients) else ""
+        if reason or not self._may_note() or not (lock := self.region.step.turn()):
+            self.not_noted(reason)
+            return super().backward(gradients)
+        try:
+            return self._note(noting, gradients)
+        finally:
+            lock.release()
+
+    def _note(self, noting, gradients):
+        how = self.region.step.how
+        asked = tuple(g is not None for g in gradients)
+        seeds = [
+            empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(g)
+            for o, g in zip(self.outputs, gradients)
+            if g is not None
+        ]
+        given = iter(seeds)
+        seeded = [next(given) if a else None for a in asked]
+        state = self.region.step.state(self.variant)
+        if not noting.reopen():
+            self.not_noted("")
+            return super().backward(gradients)
+        found = None
+        outer, _live.recording = _live.recording, self.recording
+        try:
+            noting.moves = False
+            noting.open_stage(seeds)
+            run = measured(_gradients) if how.measures else _gradients
+            found = run(self.outputs, self.edges, seeded, False, False)
+            made = [g for g in found if g is not None]
+            if any(g.is_sparse for g in made):
+                noting.break_off("sparse gradients")
+                made = []
+            noting.close_stage(made)
+            if noting.leaves() or self.recording.calls():
+                noting.break_off("gradients or steps that its backward pass makes by itself")
+            if changed := state.changed():
+                noting.break_off(f"its backward pass changes {changed}, which a replay would not")
+            return self.noted(noting, asked, seeds, found)
+        finally:
+            _live.recording = outer
+            noting.abandon()
+            if found is None:
+                self.not_noted("its backward pass has failed")
+
+
+class Captured(Noted):
+    """Of the call that was captured."""
+
+    __slots__ = ("copies",)
+
+    def __init__(self, outputs, sources, variant, region, noting, recording, copies):
+        super().__init__(outputs, sources, variant, region, noting, recording)
+        # Of what the program has in their place: writes to these are to be seen here.
+        self.copies = [[c.detach(), _C._storage_version(c)] for c in copies]
+
+    def backward(self, gradients):
+        for o, seen in zip(self.outputs, self.copies):
+            if (now := _C._storage_version(seen[0])) != seen[1]:
+                seen[1] = now
+                _C._increment_version(o)
+        return super().backward(gradients)
+
+    def _may_note(self):
+        unfinished = self.variant.unfinished
+        return unfinished is not None and unfinished[1] is self.region
+
+    def not_noted(self, reason):
+        if self._may_note():
+            self.region.step.missed(reason)
+            self.variant.forget(reason)
+
+    def noted(self, noting, asked, seeds, found):
+        r, v = self.region, self.variant
+        if noting.broken():
+            v.forget("")
+            v.reason = noting.broken()
+            r.step.missed(v.reason)
+            return found
+        noting.end()
+        r.asked = asked
+        r.seeds = [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]
+        r.gives = [g is not None for g in found]
+        copies = iter(noting.copied_results(1))
+        v.finish()
+        return [next(copies) if there else None for there in r.gives]
+
+
+class Compared(Noted):
+    """Of a call that is compared with its capture: `tell(what, numbers)` is called with what differs."""
+
+    __slots__ = ("tell",)
+
+    def __init__(self, outputs, sources, variant, region, noting, recording, tell):
+        super().__init__(outputs, sources, variant, region, noting, recording)
+        self.tell = tell
+
+    def _may_note(self):
+        return self.variant.region is self.region and self.region.asked is not None
+
+    def not_noted(self, reason):
+        if reason and self._may_note():
+            self.region.step.missed(reason)
+            self.variant.forget(reason)
+
+    def noted(self, noting, asked, seeds, found):
+        r = self.region
+        if noting.broken():
+            self.tell(noting.broken(), False)
+        elif asked != r.asked or [g is not None for g in found] != r.gives:
+            self.tell(OTHERS, False)
+        elif r.seeds != [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]:
+            self.tell("its results are laid out otherwise", False)
+        else:
+            what, numbers = self.variant.capture.difference(noting, 1)
+            r.compared = not what
+            self.tell(what, numbers)
+        return found
+
+
+class Replayed(Run):
+    """A call whose launches were made again. The first pass mostly is the second stage; any other has
+    Python run the call once more, as it was, for its tape."""
+
+    __slots__ = ("capture", "given", "kept", "live", "number", "random", "region", "variant")
+
+    def __init__(self, variant, given):
+        super().__init__()
+        self.variant, self.given, self.live = variant, given, None
+        self.region, self.capture = variant.region, variant.capture
+        self.random = _C._random_state()
+        self.number = (
+            _C._reserve_numbers()
+        )  # for that tape, which has its place before what follows
+        # With other values in these it would not be the same call.
+        inputs = guards.once(given.tensors)
+        written = (*self.region.written, *[inputs[i] for i in self.region.written_inputs])
+        self.kept = [[t, t.detach().clone(), 0] for t in written]
+
+    def ran(self):
+        for kept in self.kept:
+            kept[2] = _C._storage_version(kept[0])
+
+    def backward(self, gradients):
+        if self.live is not None:
+            return self.live.backward(gradients)
+        r = self.region
+        if _C._capturing():
+            _live.recording.capture.break_off("the backward pass of a captured call")
+        asked = tuple(g is not None for g in gradients)
+        if self.done:
+            if self.given is None:
+                raise _C.AutogradError(
+                    "pf.backward: the backward pass of a captured call runs a second time, and what it "
+                    "needs was freed; pass retain_graph=True to the first"
+                )
+            self._by_python()
+            self.live.release(r.asked)
+            return self.live.backward(gradients)
+        reason = AGAIN if _again(gradients) else OTHERS if asked != r.asked else ""
+        if reason or not r.compared:
+            self._by_python()
+            self.done = True
+            if self.variant.region is r:
+                r.step.missed(reason or "its backward pass is still to be compared")
+                if reason:
+                    self.variant.forget(reason)
+                else:
+                    self.variant.calls = 2
+            return self.live.backward(gradients)
+        given = [
+            _as_laid_out(g, s) for g, s in zip([g for g in gradients if g is not None], r.seeds)
+        ]
+        capture = self.capture
+        capture.start(1, given)
+        capture.run(1, 0)
+        made = iter(capture.results(1))
+        self.done = True
+        if not r.free:
+            self.given, self.kept = None, ()
+        return [next(made) if there else None for there in r.gives]
+
+    def _by_python(self):
+        r, given = self.region, self.given
+        inputs = guards.once(given.tensors)
+        if not self.capture.unchanged(inputs):
+            raise _C.AutogradError(
+                "pf.backward: a tensor that a captured call has used was changed in place since, and this "
+                "backward pass needs it as it was; run the pass before that, or clone the tensor, or use "
+                "mode='default' for the function"
+            )
+        others = []  # of the program, written by others since
+        with no_grad():
+            for t, before, version in self.kept:
+                if _C._storage_version(t) != version:
+                    others.append((t, t.clone()))
+                t.copy_(before)
+        r.surroundings.random = self.random
+        levels = _C._set_levels_aside()  # of vmaps over the pass
+        try:
+            with r.surroundings.around(), set_grad_enabled(r.with_grad):
+                args, kwargs = given.taken()
+                leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
+        finally:
+            _C._put_levels_back(levels)
+            with no_grad():
+                for t, value in others:
+                    t.copy_(value)
+        made = {n: leaf for leaf, (kind, n) in zip(leaves, r.picks) if kind == "made"}
+        outputs = [made.get(n) for n, w in enumerate(r.wanted) if w]
+        if not all(isinstance(o, _C.Tensor) and o.requires_grad for o in outputs):
+            raise _C.AutogradError(
+                "pf.backward: a captured call would give other results now, and this backward pass needs "
+                "those that it gave; run the pass before the program changes"
+            )
+        self.live = Live(outputs, r.sources(inputs))
+        _C._renumber_region(outputs, self.live.edges, self.number)
+        self.given, self.kept = None, ()
+
+
+def _as_laid_out(gradient, seed):
+    """Lying as (shape, strides, dtype, device) of a seed says."""
+    strides = seed[1]
+    if gradient.stride() == strides and not gradient.storage_offset():
+        return gradient
+    return gradient.new_empty_strided(gradient.shape, strides).copy_(gradient)

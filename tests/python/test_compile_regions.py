@@ -1,0 +1,319 @@
+"""pf.compile of a part of a program: gradients end at its arguments, and any backward pass gives what it
+gives without."""
+
+import pytest
+from captured_steps import CAPTURED, calls
+
+import pyflame as pf
+import pyflame.nn.functional as F
+from pyflame import nn
+from pyflame.autograd import Function
+
+
+@pytest.fixture(autouse=True)
+def exact():
+    """Sums in another order are to be no difference."""
+    pf.set_default_dtype(pf.float64)
+    yield
+    pf.set_default_dtype(pf.float32)
+
+
+def both(make, times=7):
+    """What each call gives, with and without: make(wrap) gives a function to call."""
+    wrapped = []
+
+    def wrap(f):
+        wrapped.append(pf.compile(f, **CAPTURED))
+        return wrapped[-1]
+
+    found = []
+    for w in (lambda f: f, wrap):
+        pf.manual_seed(2)
+        run = make(w)
+        found.append([_plain(run()) for _ in range(times)])
+    for n, (want, got) in enumerate(zip(*found, strict=True)):
+        for g, w in zip(got, want, strict=True):
+            assert g == (pytest.approx(w, rel=1e-8, abs=1e-10) if isinstance(w, list) else w), n
+    return wrapped[0]
+
+
+def _plain(values):
+    return [v.detach().flatten().tolist() if isinstance(v, pf.Tensor) else v for v in values]
+
+
+# ---- arguments and weights that lie behind each other -------------------------------------------
+
+
+def test_one_argument_made_of_another():
+    def make(wrap):
+        call = wrap(lambda a, b: a * b + b.square())
+
+        def run():
+            a = pf.tensor([1.5, -2.0], requires_grad=True)
+            call(a, a.exp() + a).sum().backward()
+            return [a.grad]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
+@pytest.mark.parametrize("kind", ["cell", "layer", "tied", "penalty", "skip"])
+def test_weights_behind_arguments(kind):
+    def make(wrap):
+        m = nn.GRUCell(4, 4) if kind == "cell" else nn.Linear(4, 4)
+        table = nn.Embedding(5, 4)
+        weights = [*m.parameters(), *table.parameters()]
+        part = {
+            "cell": lambda h: m(pf.ones(3, 4), h),
+            "layer": lambda h: m(h).tanh(),
+            "tied": lambda h: h @ table.weight.t(),
+            "penalty": lambda h: h.square().mean() + sum(w.abs().sum() for w in weights),
+            "skip": lambda h, x: F.gelu(h + x) * m(x),
+        }[kind]
+        call = wrap(part)
+
+        def run():
+            for w in weights:
+                w.grad = None
+            x = table(pf.tensor([0, 3, 1]))
+            if kind == "skip":
+                y = call(m(x), x)
+            elif kind in ("tied", "penalty"):
+                y = call(m(x))
+            else:
+                y = call(call(x) * 2)
+            y.square().sum().backward()
+            return [w.grad for w in weights]
+
+        return run
+
+    assert calls(both(make))[0] > 0
+
+
+def test_what_lies_behind_an_argument_runs_once():
+    seen = []
+
+    class Outside(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append("backward")
+            return g * 2
+
+    def make(wrap):
+        w = nn.Parameter(pf.ones(3))
+        w.register_post_accumulate_grad_hook(lambda p: seen.append("sum"))
+        call = wrap(lambda a, b: (a * b).tanh())
+
+        def run():
+            seen.clear()
+            a = Outside.apply(w)
+            a.register_hook(lambda g: seen.append("hook"))
+            y = call(a, a * 3)
+            y.register_hook(lambda g: seen.append("result"))
+            y.sum().backward()
+            return [tuple(seen)]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
+# ---- any backward pass --------------------------------------------------------------------------
+
+
+def passes(kind, y, z, x, w):
+    if kind == "retained":
+        y.sum().backward(retain_graph=True)
+        (y * z).sum().backward()
+    elif kind == "one by one":
+        y.sum().backward(retain_graph=True)
+        z.sum().backward()
+    elif kind == "penalty":
+        (g,) = pf.autograd.grad((y * z).sum(), x, create_graph=True)
+        g.square().sum().backward()
+    elif kind == "batched":
+        (g,) = pf.autograd.grad(y, x, pf.eye(6).reshape(6, 2, 3), is_grads_batched=True)
+        return [g]
+    elif kind == "one":
+        (g,) = pf.autograd.grad(z.sum(), w)
+        return [g]
+    else:
+        (y.sum() + z.square().sum()).backward()
+    return [x.grad, w.grad]
+
+
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+@pytest.mark.parametrize("kind", ["retained", "one by one", "penalty", "batched", "one"])
+@pytest.mark.parametrize("first", [0, 4, 6])  # call that asks for it
+def test_another_pass(kind, first):
+    """Dropout and statistics are those of the call, whoever runs it once more."""
+
+    def make(wrap):
+        w = nn.Parameter(pf.randn(3, 3))
+        norm = nn.BatchNorm1d(3)
+        drop = nn.Dropout(0.4)
+        call = wrap(lambda x: ((x @ w).exp() * drop(x), norm(x @ w).tanh()))
+        n = [0]
+
+        def run():
+            w.grad = None
+            x = pf.randn(2, 3, requires_grad=True)
+            y, z = call(x)
+            found = passes(kind if n[0] >= first else "plain", y, z, x, w)
+            n[0] += 1
+            return [y, z, *found, norm.running_mean, norm.num_batches_tracked, pf.rand(1)]
+
+        return run
+
+    c = both(make, 12)
+    assert calls(c)[0] >= (1 if first else 0), c.report()
+
+
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+def test_derivatives_of_functions():
+    def make(wrap):
+        cube, total = wrap(lambda x: x**3), wrap(lambda x: (x**3).sum())
+
+        def run():
+            v = pf.tensor([1.0, 2.0, -1.0])
+            return [
+                pf.autograd.functional.jacobian(cube, v),
+                pf.func.hessian(total)(v),
+                pf.func.vmap(pf.func.grad(total))(pf.stack([v, v * 2])),
+            ]
+
+        return run
+
+    both(make)
+
+
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+def test_a_pass_for_each_of_several_views():
+    def make(wrap):
+        call = wrap(lambda x: x.unbind(0))
+
+        def run():
+            x = pf.ones(3, 2, requires_grad=True)
+            for k, row in enumerate(call(x)):
+                (row * (k + 1)).sum().backward()
+            return [x.grad]
+
+        return run
+
+    both(make)
+
+
+def test_results_that_need_nothing_for_their_gradient():
+    """A second pass is no error where the first has freed nothing."""
+
+    def make(wrap):
+        call = wrap(lambda x: (x * 2 + 1, x.exp()))
+
+        def run():
+            x = pf.tensor([1.0, 2.0], requires_grad=True)
+            y, z = call(x)
+            (y.sum() + z.sum()).backward()
+            y.sum().backward()
+            with pytest.raises(pf.AutogradError):
+                z.sum().backward()
+            return [x.grad]
+
+        return run
+
+    both(make)
+
+
+# ---- history ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outside", [pf.no_grad, pf.enable_grad])
+def test_gradients_switched_on_within(outside):
+    def make(wrap):
+        def part(x):
+            with pf.enable_grad():
+                y = x * 3
+            with pf.no_grad():
+                z = x * 2
+            return y, z, x + 1
+
+        call = wrap(part)
+
+        def run():
+            x = pf.ones(2, requires_grad=True)
+            with outside():
+                found = call(x)
+            found[0].sum().backward()
+            return [*[(t.requires_grad, t.is_leaf) for t in found], x.grad]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+def test_results_that_look_at_arguments():
+    """A write to such a view is one to the argument, with its history."""
+
+    def make(wrap):
+        call = wrap(lambda x: x.view(-1))
+
+        def run():
+            leaf = pf.ones(2, 2, requires_grad=True)
+            x = leaf * 1
+            call(x).mul_(3)
+            x.sum().backward()
+            return [leaf.grad, x]
+
+        return run
+
+    both(make)
+
+
+def test_a_result_that_is_written_before_its_gradient_is_an_error_at_each_call():
+    def make(wrap):
+        saved, free = wrap(lambda x: x.exp()), wrap(lambda x: x * 2)
+
+        def run():
+            x = pf.ones(2, requires_grad=True)
+            y, z = saved(x), free(x)
+            y.add_(1)
+            z.add_(1)
+            z.sum().backward()
+            with pytest.raises(pf.AutogradError, match="in place"):
+                y.sum().backward()
+            return [x.grad]
+
+        return run
+
+    both(make)
+
+
+# ---- the comparison -----------------------------------------------------------------------------
+
+
+def test_a_backward_pass_that_has_changed_is_found():
+    """By the comparison, which runs Python's."""
+    factors = iter([2.0] * 4 + [5.0] * 100)
+
+    class Drawn(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * next(factors)
+
+    c = pf.compile(lambda x: Drawn.apply(x).sum(), **CAPTURED, options={"verify_every": 3})
+    found = []
+    with pytest.raises(pf.compiler.CaptureError, match="backward|number"):
+        for _ in range(12):
+            x = pf.ones(2, requires_grad=True)
+            c(x).backward()
+            found.append(x.grad[0].item())
+    assert found[:6] == [2.0] * 6
