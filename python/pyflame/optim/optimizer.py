@@ -122,6 +122,13 @@ class Optimizer:
                 f"pf.optim.{type(self).__name__}: got a single Tensor; expected an iterable of "
                 "parameters or of dicts; pass [tensor]"
             )
+        if defaults.get("fused"):
+            for other in ("differentiable", "foreach"):
+                if defaults.get(other):
+                    raise RuntimeError(
+                        f"pf.optim.{type(self).__name__}: got fused=True and {other}=True; expected "
+                        "one of them; leave one away"
+                    )
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
