@@ -147,19 +147,36 @@ class _Callable(_Alias):
 _FUNCTIONS = ("data_parallel", "parallel_apply", "replicate", "spectral_norm", "weight_norm")
 
 
+def _absent(name):
+    """The module of names that only say why they are not there, or None."""
+    return importlib.import_module("pyflame._torch.absent").module(name)
+
+
 class _Finder:
     """Asked last, for what no file is."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         package, _, rest = fullname.partition(".")
-        if package != "pyflame" or rest not in MODULES:
+        if package != "pyflame":
+            return None
+        if rest.startswith("distributed."):
+            if _absent(fullname):
+                return importlib.machinery.ModuleSpec(fullname, _Finder, is_package=True)
+            # Of the package, so that `from pyflame.distributed import name` says it, too.
+            why = importlib.import_module("pyflame._torch.absent").SEVERAL
+            raise ModuleNotFoundError(
+                f"{fullname} is not in PyFlame; {why}", name="pyflame.distributed"
+            )
+        if rest not in MODULES:
             return None
         is_package = any(other.startswith(rest + ".") for other in MODULES)
         return importlib.machinery.ModuleSpec(fullname, _Finder, is_package=is_package)
 
     @staticmethod
     def create_module(spec):
+        if spec.name.startswith("pyflame.distributed."):
+            return _absent(spec.name)
         last = spec.name.rpartition(".")[2]
         module = (_Callable if last in _FUNCTIONS else _Alias)(spec.name)
         rest = spec.name.partition(".")[2]

@@ -5,7 +5,5 @@ import sys
 
 def group_module():
     """The module with the names of torch.distributed whose process group is made; None without a group."""
-    module = sys.modules.get(
-        "pyflame._torch.only.distributed"
-    )  # what makes a group has imported it
+    module = sys.modules.get("pyflame.distributed")  # what makes a group has imported it
     return module if module is not None and module.is_initialized() else None

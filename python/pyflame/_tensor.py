@@ -134,6 +134,37 @@ def __format__(self, spec):
     return object.__format__(self, spec)
 
 
+def _no_grad():
+    return _C._import("pyflame.autograd").no_grad()
+
+
+def _in_copied_storage(t, memo):
+    """The values of `t` in a copy of its storage: one for all that share it in one deepcopy."""
+    t = t.detach()
+    size = t.element_size() if t.dtype.bits >= 8 else 0
+    if not size or t._storage_bytes() % size or t.numel() == 0 or t.device.type == "meta":
+        return t.clone()
+    key = "pyflame storage", t._storage_key()
+    if key not in memo:
+        # The tensor is kept, too, so that the storage's key stays its own.
+        row = t.as_strided((t._storage_bytes() // size,), (1,), 0)
+        memo[key] = row.clone(), t
+    row = memo[key][0]
+    row = row if row.dtype == t.dtype else row.view(t.dtype)
+    return row.as_strided(tuple(t.shape), t.stride(), t.storage_offset())
+
+
+def __copy__(self):
+    """A tensor of its own over the same memory."""
+    r = self.detach()
+    cls = type(self)
+    if cls is not Tensor:
+        r = Tensor._make_subclass(cls, r)
+    r.requires_grad_(self.requires_grad)
+    r.__dict__.update(self.__dict__)
+    return r
+
+
 def __deepcopy__(self, memo):
     found = memo.get(id(self))
     if found is not None:
@@ -142,7 +173,8 @@ def __deepcopy__(self, memo):
         raise _C.AutogradError(
             "pf.deepcopy: got a tensor with history; expected a leaf; use detach().clone()"
         )
-    data = self.detach().clone()
+    with _no_grad():
+        data = _in_copied_storage(self, memo)
     cls = type(self)
     r = data if cls is Tensor else Tensor._make_subclass(cls, data)
     r.requires_grad_(self.requires_grad)
@@ -396,7 +428,16 @@ _SPARSE_ALONE = (
 
 def install():
     for fn in (
-        [__repr__, __format__, __deepcopy__, __reduce_ex__, numpy, __array__, __array_wrap__]
+        [
+            __repr__,
+            __format__,
+            __copy__,
+            __deepcopy__,
+            __reduce_ex__,
+            numpy,
+            __array__,
+            __array_wrap__,
+        ]
         + [
             __array_namespace__,
             to_device,

@@ -29,7 +29,7 @@ struct PyNode final : PyNodeBase {
     Device device;
   };
   std::vector<autograd::Saved> saved;
-  std::vector<Result> results;
+  std::vector<std::optional<Result>> results;  // none: not a tensor, whose gradient is None
   std::vector<Result> inputs;     // the tensors among the arguments: next[i] belongs to inputs[i]
   std::vector<size_t> positions;  // and where they stand
   size_t arguments = 0;
@@ -73,14 +73,23 @@ struct PyNode final : PyNodeBase {
           AutogradError, "backward", text,
           " was part of a cycle that Python's collector has freed; keep a reference to a result "
           "of it until backward() has run");
-    check(PyObject_SetAttrString(held->get(), "_saved", saved_tensors().get()));
+    Obj kept(guarded([&] { return saved_tensors().release(); }));
+    if (!kept) {  // raised where the function asks for them
+      PyObject *type, *value, *trace;
+      PyErr_Fetch(&type, &value, &trace);
+      PyErr_NormalizeException(&type, &value, &trace);
+      Py_XDECREF(type);
+      Py_XDECREF(trace);
+      kept = Obj(value);
+    }
+    check(PyObject_SetAttrString(held->get(), "_saved", kept.get()));
     Obj args(check(PyTuple_New(static_cast<Py_ssize_t>(results.size()) + 1)));
     Py_INCREF(held->get());
     PyTuple_SET_ITEM(args.get(), 0, held->get());
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor g = i < grads.size() ? grads[i] : Tensor();
-      if (!g.defined() && materialize)
-        g = zeros(results[i].shape.vec(), results[i].dtype, results[i].device);
+      if (const auto& of = results[i]; !g.defined() && materialize && of)
+        g = zeros(of->shape.vec(), of->dtype, of->device);
       PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) + 1, check(wrap(g)));
     }
     Obj out(in_python([&] { return PyObject_Call(function->get(), args.get(), nullptr); }));
@@ -135,10 +144,11 @@ PyNode::Result describe(const Tensor& t) {
   return {t->shape, t->dtype, t->device()};
 }
 
-// Connects the results of a custom function. `outputs`: tensors, None for those without gradient.
-// `dirty`: which of them are inputs that forward() wrote.
+// Connects the results of a custom function. `outputs`: tensors, None for those without gradient;
+// `results`: all of them as they are. `dirty`: which of them are inputs that forward() wrote.
 void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::tuple arguments,
-                     nb::tuple outputs, nb::tuple saved, nb::tuple dirty, bool materialize) {
+                     nb::tuple outputs, nb::tuple results, nb::tuple saved, nb::tuple dirty,
+                     bool materialize) {
   auto* node = new PyNode(name, backward.ptr(), ctx.ptr());
   Ref<Node> owner = Ref<Node>::adopt(node);
   std::vector<Tensor> ins, outs;
@@ -156,8 +166,8 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
     PyObject* o = PyTuple_GET_ITEM(outputs.ptr(), static_cast<Py_ssize_t>(i));
     outs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
     if (is_tensor(o)) track(o);
-    node->results.push_back(is_tensor(o) ? describe(tensor_of(o))
-                                         : PyNode::Result{Dims{0}, DType::Float32, {}});
+    PyObject* r = PyTuple_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
+    node->results.push_back(is_tensor(r) ? std::optional(describe(tensor_of(r))) : std::nullopt);
   }
   for (size_t i = 0; i < saved.size(); ++i) {
     PyObject* s = PyTuple_GET_ITEM(saved.ptr(), static_cast<Py_ssize_t>(i));

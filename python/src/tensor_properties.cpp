@@ -162,6 +162,30 @@ PyObject* get_imag(PyObject* o, void*) {
   return guarded(
       [&] { return keeping("imag", {o}, [&] { return wrap(pyflame::imag(tensor_of(o))); }); });
 }
+// Writes a part of a complex tensor: what `z.real.copy_(value)` writes.
+int set_part(PyObject* o, PyObject* value, const char* name, Tensor (*part)(const Tensor&)) {
+  return guarded_int([&] {
+    Tensor to = part(tensor_of(o));
+    if (value && is_tensor(value)) {
+      copy_(to, tensor_of(value));
+    } else {
+      if (!value || !(PyFloat_Check(value) || PyLong_Check(value)))
+        type_error(std::string("pf.Tensor.") + name + ": got " +
+                   (value ? Py_TYPE(value)->tp_name : "nothing") +
+                   "; expected a Tensor or a number; the part cannot be deleted");
+      const double number = PyFloat_AsDouble(value);
+      if (number == -1 && PyErr_Occurred()) throw PythonError();
+      fill_(to, number);
+    }
+    return 0;
+  });
+}
+int set_real(PyObject* o, PyObject* value, void*) {
+  return set_part(o, value, "real", pyflame::real);
+}
+int set_imag(PyObject* o, PyObject* value, void*) {
+  return set_part(o, value, "imag", pyflame::imag);
+}
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
 }
@@ -222,9 +246,9 @@ PyGetSetDef kTensorProperties[] = {
     {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},
     {"H", get_h, nullptr, "Conjugate transpose of a matrix.", nullptr},
     {"mH", get_mh, nullptr, "Conjugate transpose of the last two dimensions.", nullptr},
-    {"real", get_real, nullptr, "The real part, a view; of real numbers the tensor itself.",
+    {"real", get_real, set_real, "The real part, a view; of real numbers the tensor itself.",
      nullptr},
-    {"imag", get_imag, nullptr, "The imaginary part, a view.", nullptr},
+    {"imag", get_imag, set_imag, "The imaginary part, a view.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},

@@ -99,8 +99,20 @@ Tensor as_strided_scatter(const Tensor& t, const Tensor& src, const IntList& siz
                           const IntList& stride, optional<int64_t> offset) {
   const char* op = "as_strided_scatter";
   ops::check_defined(t, op);
-  Tensor out = clone(contiguous(ops::beside(t, {src}, op)));
-  Tensor part = as_strided(out, size, stride, offset.value_or(0));
+  const Tensor start = ops::beside(t, {src}, op);
+  Tensor out;
+  if (start->contiguous || may_self_overlap(start->shape, start->strides)) {
+    out = clone(contiguous(start));
+  } else {  // as it lies: strides and offset are those of its memory
+    int64_t reach = 1;
+    for (int d = 0; d < start->shape.size(); ++d)
+      reach += (start->shape[d] - 1) * start->strides[d];
+    out = as_strided(zeros({std::max<int64_t>(reach, 0)}, start->dtype, start->storage->device),
+                     start->shape.vec(), start->strides.vec(), 0);
+    copy_(out, start);
+  }
+  const int64_t from = offset ? *offset - t->offset : 0;
+  Tensor part = as_strided(out, size, stride, out->offset + from);
   PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, op,
            "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
   copy_(part, src);
@@ -190,7 +202,8 @@ const Family kDiagonals("diagonals", [](Family& f) {
   f.op(&as_strided_scatter,
        {"as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? "
         "storage_offset=None) -> Tensor",
-        "A row-major copy with `copy.as_strided(size, stride, storage_offset)` replaced by src."});
+        "A copy that lies as the tensor does, with `copy.as_strided(size, stride, storage_offset)` "
+        "replaced by src; the offset is that in the tensor's memory."});
   const char* kFill = "A tensor of the same shape and dtype with one value everywhere.";
   f.op(&filled, {"fill(Tensor input, Scalar value) -> Tensor", kFill, kFunction});
   f.op(&filled_by, {"fill(Tensor input, Tensor value) -> Tensor", kFill, kFunction});

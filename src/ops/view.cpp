@@ -239,6 +239,38 @@ Tensor narrow(const Tensor& t, int64_t dim, int64_t start, int64_t length) {
   return slice(t, d, start, start + length);
 }
 
+namespace {
+
+// The place behind the last element.
+int64_t end_of(const Geometry& g) {
+  int64_t end = g.offset + 1;
+  for (int d = 0; d < g.shape.size(); ++d) {
+    if (g.shape[d] == 0) return g.offset;
+    end += (g.shape[d] - 1) * g.strides[d];
+  }
+  return end;
+}
+
+// The gradient of `base` for that of a view which may lie anywhere in the same memory.
+Tensor strided_gradient(const Tensor& grad, Geometry view, Geometry base) {
+  const int64_t first = std::min(view.offset, base.offset);
+  const int64_t size = std::max(end_of(view), end_of(base)) - first;
+  view.offset -= first;
+  base.offset -= first;
+  if (base.offset == 0 && is_contiguous(base.shape, base.strides) && size == end_of(base))
+    return ops::scatter_view(grad, base.shape, view);
+  const Dims flat{size};
+  Tensor memory = ops::scatter_view(grad, flat, view);
+  if (may_self_overlap(base.shape, base.strides)) {  // each of those that share an element has a part
+    const DType number = is_complex(grad) ? DType::Float32 : grad->dtype;
+    const Tensor one = full(base.shape.vec(), 1, number, grad->storage->device);
+    memory = div(memory, clamp(ops::scatter_view(one, flat, base), Scalar(1), std::nullopt));
+  }
+  return contiguous(as_strided(memory, base.shape.vec(), base.strides.vec(), base.offset));
+}
+
+}  // namespace
+
 Tensor as_strided(const Tensor& t, const IntList& size, const IntList& stride, int64_t offset) {
   ops::check_defined(t, "as_strided");
   PF_CHECK(size.size() == stride.size(), ShapeError, "as_strided", "got ", size.size(),
@@ -268,21 +300,20 @@ Tensor as_strided(const Tensor& t, const IntList& size, const IntList& stride, i
         "as_strided",
         "the samples of vmap() do not lie one behind the other in memory, so a view by strides "
         "would look at several; call clone() first");
-  Tensor r = raw_view(t, g);
-  if (!autograd::wanted({t})) return r;
-  PF_CHECK(t->contiguous, NotSupportedError, "as_strided", "got a tensor with strides ", t->strides,
-           " that requires grad; expected a contiguous one; call contiguous() first");
-  return ops::viewed(
-      t, r, [size, stride, offset](const Tensor& b) { return as_strided(b, size, stride, offset); },
-      "as_strided",
-      [g, shape = t->shape, start = t->offset](const Tensor& grad) {
-        Geometry inside = g;
-        inside.offset -= start;
-        PF_CHECK(inside.offset >= 0, NotSupportedError, "as_strided",
-                 "got a view that begins before its base; expected one inside it for the gradient; "
-                 "take the view from the whole tensor");
-        return ops::scatter_view(grad, shape, inside);
-      });
+  const auto again = [size, stride, offset](const Tensor& b) {
+    return as_strided(b, size, stride, offset);
+  };
+  const auto back_to = [&g](const Tensor& from) {
+    return [g, base = ops::geometry_of(from)](const Tensor& grad) {
+      return strided_gradient(grad, g, base);
+    };
+  };
+  Tensor r = ops::viewed(t, raw_view(t, g), again, "as_strided", back_to(t));
+  // Of a view: it may reach what that does not, so for writes it is one of the base itself.
+  if (auto* m = r->meta; m && m->steps && m->steps->before && m->base->dtype == t->dtype)
+    m->steps = std::make_shared<autograd::ViewStep>(
+        autograd::ViewStep{nullptr, again, back_to(m->base)});
+  return r;
 }
 
 static Tensor as_strided_here(const Tensor& t, const IntList& size, const IntList& stride,

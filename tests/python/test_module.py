@@ -225,7 +225,10 @@ def test_sequential():
     from collections import OrderedDict
 
     layers = [nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)]
-    for wrong in (layers, tuple(layers), {"a": layers[0]}):
+    for one in (layers, tuple(layers), layers[:1]):
+        assert list(nn.Sequential(one)) == list(one)
+        assert [*nn.Sequential(one).state_dict()] == [*nn.Sequential(*one).state_dict()]
+    for wrong in ({"a": layers[0]}, [layers], [1], layers[0].weight):
         with pytest.raises(TypeError, match="not a Module subclass"):
             nn.Sequential(wrong)
     net = nn.Sequential(*layers)

@@ -28,6 +28,17 @@ def absent(module, why):
     return name
 
 
+def missing_from(module, why):
+    """A module's __getattr__ for names that nothing here has."""
+
+    def __getattr__(name):
+        if name.startswith("__"):
+            raise AttributeError(f"module '{module}' has no attribute '{name}'")
+        raise AttributeError(f"{module}.{name} is not in PyFlame; {why}", name=name)
+
+    return __getattr__
+
+
 _OF_DEVICES = (
     "current_device current_stream get_device_capability get_device_name get_device_properties "
     "get_rng_state max_memory_allocated mem_get_info memory_allocated current_allocated_memory "
@@ -143,14 +154,15 @@ _DEVICES = {"torch.mps": "MPS", "torch.xpu": "XPU"}
 
 
 def module(path):
-    """The module of such names at a path below torch, or None."""
+    """The module of such names at a path below torch, or below pyflame; or None."""
+    known = "torch." + path.partition(".")[2]
     if path in _DEVICES:
         why, names = "there is no such device", no_device(path, _DEVICES[path])
-    elif path in _MODULES:
-        why, names = _MODULES[path]
+    elif known in _MODULES:
+        why, names = _MODULES[known]
         names = dict(zip(names.split(), map(absent(path, why), names.split())))
     else:
         return None
     made = types.ModuleType(path, f"{path}: {why}; the names are here.")
-    vars(made).update(names)
+    vars(made).update(names, __getattr__=missing_from(path, why))
     return made

@@ -54,6 +54,10 @@ class FunctionCtx:
     def saved_tensors(self):
         """What save_for_backward kept. An error when one was changed in place since."""
         if self._saved is not None:
+            if isinstance(
+                self._saved, Exception
+            ):  # one was changed: who does not read them may go on
+                raise self._saved
             return self._saved
         if self._to_save is None:
             raise _C.AutogradError(
@@ -143,6 +147,10 @@ class Function:
         outputs = list(output) if several else [output]
         if record:
             _record(cls, ctx, args, outputs)
+        else:
+            for i, out in enumerate(outputs):  # no result is an argument, as where it is recorded
+                if isinstance(out, Tensor) and _is_in(out, args) and not _is_in(out, ctx._dirty):
+                    outputs[i] = out.detach()
         ctx._to_save = None
         if not several:
             return outputs[0]
@@ -224,15 +232,14 @@ def _record(cls, ctx, args, outputs):
     attached = []
     for i, out in enumerate(outputs):
         plain = not isinstance(out, Tensor) or not (out.is_floating_point() or out.is_complex())
-        if plain or _is_in(out, ctx._no_grad):
-            attached.append(None)
-            continue
+        plain = plain or _is_in(out, ctx._no_grad)
         if _is_in(out, tensors) and not _is_in(out, ctx._dirty):
             # An input that is returned as it came: the result is another view of it.
             fresh = out.detach()
-            saved = [fresh if s is out else s for s in saved]
+            if not plain:
+                saved = [fresh if s is out else s for s in saved]
             outputs[i] = out = fresh
-        attached.append(out)
+        attached.append(None if plain else out)
     dirty = tuple(out is not None and _is_in(out, ctx._dirty) for out in attached)
     backward_fn = cls.backward if cls.backward is not Function.backward else cls.vjp
     if forward:
@@ -243,6 +250,7 @@ def _record(cls, ctx, args, outputs):
         ctx,
         args,
         tuple(attached),
+        tuple(outputs),
         tuple(saved),
         dirty,
         ctx.materialize_grads,

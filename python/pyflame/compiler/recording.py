@@ -155,6 +155,7 @@ def _stands_within(args, kwargs):
         return (
             kind.step is Optimizer.step
             and _only_kernels(kind)
+            and not what._has_duplicates
             and not (d["_step_pre_hooks"] or d["_step_post_hooks"])
             and not (_optimizer._before_all or _optimizer._after_all)
             and all(_plain_options(g) for g in what.param_groups)

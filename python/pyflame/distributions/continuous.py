@@ -93,6 +93,7 @@ class Uniform(Plain):
         return _ops.where(inside, 0.0, -math.inf) - (self.high - self.low).log()
 
     def cdf(self, value):
+        self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value):

@@ -42,11 +42,9 @@ class _Numbered(Module):
     def __delitem__(self, index):
         keys = list(self._modules)
         gone = keys[index] if isinstance(index, slice) else [self._key(index)]
-        numbered = keys == [str(i) for i in range(len(keys))]
         for key in gone:
             del self._modules[key]
-        if numbered:
-            self._renumber(list(self._modules.values()))
+        self._renumber(list(self._modules.values()))
 
     def append(self, module):
         self.add_module(str(len(self)), module)
@@ -77,7 +75,7 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Runs its modules one after the other.
 
-    `Sequential(a, b)` or `Sequential(OrderedDict(name=a, ...))`; a list with a star before it.
+    `Sequential(a, b)`, `Sequential([a, b])` or `Sequential(OrderedDict(name=a, ...))`.
     """
 
     def __init__(self, *args):
@@ -86,11 +84,12 @@ class Sequential(_Numbered):
             for name, module in args[0].items():
                 self.add_module(name, module)
             return
-        if len(args) == 1 and isinstance(args[0], (list, tuple, dict)):
-            how = "OrderedDict(...)" if isinstance(args[0], dict) else "*modules"
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):
+            args = args[0]
+        if len(args) == 1 and isinstance(args[0], dict):
             raise TypeError(
-                f"pf.nn.Sequential: {type(args[0]).__name__} is not a Module subclass; expected "
-                f"modules, or one OrderedDict of them; write Sequential({how})"
+                "pf.nn.Sequential: dict is not a Module subclass; expected modules, a list or one "
+                "OrderedDict of them; write Sequential(OrderedDict(...))"
             )
         for i, module in enumerate(args):
             self.add_module(str(i), module)
@@ -107,6 +106,27 @@ class Sequential(_Numbered):
 
     def __add__(self, other):
         return Sequential(*self, *other)
+
+    def __iadd__(self, other):
+        return self.extend(other)
+
+    def _times(self, count):
+        if not isinstance(count, int):
+            raise TypeError(
+                f"pf.nn.Sequential: got {type(count).__name__} as a factor; expected an int"
+            )
+        if count <= 0:
+            raise ValueError(f"pf.nn.Sequential: got the factor {count}; expected at least 1")
+        return count
+
+    def __mul__(self, count):
+        """The same modules (their parameters, too) `count` times."""
+        return Sequential(*list(self) * self._times(count))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, count):
+        return self.extend(list(self) * (self._times(count) - 1))
 
 
 class ModuleList(_Numbered):

@@ -97,13 +97,6 @@ class Buffer(Tensor):
     def __init__(self, data=None, *, persistent=True):
         pass
 
-    def __deepcopy__(self, memo):
-        found = memo.get(id(self))
-        if found is None:
-            found = type(self)(self.detach().clone(), persistent=self.persistent)
-            memo[id(self)] = found
-        return found
-
 
 class UninitializedBuffer(_WithoutShape, Buffer):
     """The buffer of a lazy layer: it has no shape yet."""

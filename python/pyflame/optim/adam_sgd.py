@@ -94,6 +94,16 @@ class SGD(Optimizer):
             if first:
                 set_all(states, "momentum_buffer", buffers)
 
+    def _step_in_turn(self, group):
+        new = {id(p) for p in group["params"] if "momentum_buffer" not in self.state.get(p, ())}
+        for params in self._turns(group):
+            for (
+                p
+            ) in params:  # each place begins a momentum of its own; the last is kept, as in PyTorch
+                if id(p) in new and p in self.state:
+                    self.state[p].pop("momentum_buffer", None)
+            self._step_once(group | {"params": params})
+
     def _recorded_step(self, group):
         from ._formulas import step
 

@@ -68,10 +68,10 @@ def strong_wolfe(
         steps += 1
     if bracket is None:
         bracket = [start, now]
-    low, high = bracket if bracket[0].loss <= bracket[-1].loss else bracket[::-1]
+    low = 0 if bracket[0].loss <= bracket[1].loss else 1  # which end is the better
     stuck = False
     while steps < most_steps:
-        if abs(high.t - low.t) * reach < least_change:
+        if abs(bracket[1].t - bracket[0].t) * reach < least_change:
             break
         first, last = bracket
         t = cubic_minimum(first.t, first.loss, first.slope, last.t, last.loss, last.slope)
@@ -88,28 +88,26 @@ def strong_wolfe(
         now = evaluate(t)
         evaluations += 1
         steps += 1
-        if too_high(now) or now.loss >= low.loss:
-            bracket[bracket.index(high)] = now
-            high = now
-            if now.loss <= low.loss:
-                low, high = high, low
+        high = 1 - low
+        if too_high(now) or now.loss >= bracket[low].loss:
+            bracket[high] = now
+            low = 0 if bracket[0].loss <= bracket[1].loss else 1
         else:
             done = is_flat(now)
-            if not done and now.slope * (high.t - low.t) >= 0:
-                bracket[bracket.index(high)] = low
-                high = low
-            bracket[bracket.index(low)] = now
-            low = now
+            if not done and now.slope * (bracket[high].t - bracket[low].t) >= 0:
+                bracket[high] = bracket[low]
+            bracket[low] = now
             if done:
                 break
-    return low, evaluations
+    return bracket[low], evaluations
 
 
 class LBFGS(Optimizer):
     """Quasi-Newton steps over all parameters as one vector; `step(closure)` makes up to `max_iter`.
 
     The closure clears the gradients, computes the loss, calls backward() and returns the loss; it is
-    called up to `max_eval` times a step (by None 1.25 max_iter). `line_search_fn` is None (each step
+    called up to `max_eval` times a step (by None 1.25 max_iter), and once more where that ends a line
+    search. `line_search_fn` is None (each step
     is `lr` long) or "strong_wolfe". A step ends early when no gradient is above `tolerance_grad`, or
     nothing changes by more than `tolerance_change`. The last `history_size` steps are kept.
     """
@@ -232,8 +230,9 @@ class LBFGS(Optimizer):
                     return _Point(length, value, g, g.dot(d).item())
 
                 point, made = strong_wolfe(
-                    at, _Point(0, loss, grad, slope), t, d.abs().max().item()
-                )
+                    at, _Point(0, loss, grad, slope), t, d.abs().max().item(),
+                    most_steps=max(0, group["max_eval"] - evaluations),
+                )  # fmt: skip
                 loss, grad, t = point.loss, point.grad, point.t
                 self._move(origin, t, d)
                 largest = grad.abs().max().item()

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from .. import _ops
+from .._C import Tensor
 from .._live import live
 from .optimizer import Optimizer
 
@@ -17,12 +18,43 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _copied(value):
+    """A rate as its own: one that is a tensor is changed in place by later steps."""
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _set(group, key, value):
+    """group[key] = value; a tensor that is there gets the value, for a program may hold it."""
+    held = group[key]
+    if isinstance(held, Tensor):
+        held.detach().fill_(value.item() if isinstance(value, Tensor) else value)
+    else:
+        group[key] = value
+
+
+def _each(name, value, groups):
+    """A value for each group: one for all, or a list of as many."""
+    if not isinstance(value, (list, tuple)):
+        value = [value] * len(groups)
+    if len(value) != len(groups):
+        raise ValueError(
+            f"pf.optim.lr_scheduler: got {len(value)} values of {name}; expected {len(groups)}, one "
+            "for each group"
+        )
+    return [_copied(v) for v in value]
+
+
 class LRScheduler:
     """Base class: sets the learning rate of each group at every `step()`.
 
     Subclasses define `get_lr()`, which gives the new rates from `last_epoch` and the rates as they
-    are (so schedulers can be chained), and may define `_closed_form()`, from `last_epoch` alone.
+    are (so schedulers can be chained), and may define `_get_closed_form_lr()`, from `last_epoch`
+    alone, which `step(epoch)` asks. With `last_epoch` a schedule goes on behind that epoch: the
+    optimizer has the rate of the next one already, from the state that was loaded.
     """
+
+    _is_initial = False  # while the scheduler is made: the optimizer has this epoch's rate
+    _get_lr_called_within_step = False  # subclasses of programs ask it
 
     def __init__(self, optimizer, last_epoch=-1):
         if not isinstance(optimizer, Optimizer):
@@ -30,20 +62,23 @@ class LRScheduler:
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"pf.optim.lr_scheduler.{type(self).__name__}: group {i} has no 'initial_lr'; "
                     "expected it when last_epoch is given; load the optimizer's state first"
                 )
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
-        self._step_count = 0
-        self._start()
+        self._initial_step()
 
-    def _start(self):
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
-        self.step()
+    def _initial_step(self):
+        self._step_count = 0
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def get_last_lr(self):
         """The rates that the last step() has set."""
@@ -53,7 +88,7 @@ class LRScheduler:
         raise NotImplementedError
 
     def _rates(self):
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
     @live
     def step(self, epoch=None):
@@ -64,16 +99,25 @@ class LRScheduler:
                 "optimizer.step(), so that the first learning rate is skipped; call the optimizer's first",
                 stacklevel=3,
             )
-        if epoch is None:
-            self.last_epoch += 1
-            rates = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_closed_form", None)
-            rates = closed() if closed else self.get_lr()
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch=None):
+        self._get_lr_called_within_step = True
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                rates = getattr(self, "_get_closed_form_lr", self.get_lr)()
+        finally:
+            self._get_lr_called_within_step = False
+        self._put(rates)
+
+    def _put(self, rates):
         for group, lr in zip(self.optimizer.param_groups, rates):
-            group["lr"] = lr
-        self._last_lr = list(rates)
+            _set(group, "lr", lr)
+        self._last_lr = self._rates()
 
     def state_dict(self):
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)}
@@ -83,23 +127,26 @@ class LRScheduler:
 
 
 class _Product(LRScheduler):
-    """Rates that are the base rate times factor(t)."""
+    """Rates that are the base rate times a factor of the epoch: `_factor(t)`, and `_ratio(t)`, by
+    which it differs from the one before, None where it does not."""
+
+    _resumes = True  # the first rate of a schedule that goes on is the optimizer's
 
     def _factor(self, t):
         raise NotImplementedError
 
-    def _closed_form(self):
-        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+    def _ratio(self, t):
+        before, now = self._factor(t - 1), self._factor(t)
+        return None if before == now else now / before
+
+    def _get_closed_form_lr(self):
+        factor = self._factor(self.last_epoch)
+        return [base * factor for base in self.base_lrs]
 
     def get_lr(self):
-        if self.last_epoch <= 0:
-            return [lr * self._factor(0) for lr in self._rates()]
-        before, now = self._factor(self.last_epoch - 1), self._factor(self.last_epoch)
-        if before == now:
-            return self._rates()
-        if before == 0:
-            return self._closed_form()
-        return [lr * (now / before) for lr in self._rates()]
+        t = self.last_epoch
+        ratio = None if self._is_initial and t != 0 and self._resumes else self._ratio(t)
+        return self._rates() if ratio is None else [lr * ratio for lr in self._rates()]
 
 
 class _OfFunctions(LRScheduler):
@@ -146,13 +193,15 @@ class MultiplicativeLR(_OfFunctions):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        if self.last_epoch <= 0:
+        if self._is_initial:
             return self._rates()
         return [lr * f(self.last_epoch) for lr, f in zip(self._rates(), self.lr_lambdas)]
 
 
 class StepLR(_Product):
     """Multiplies the rate by gamma every step_size epochs."""
+
+    _resumes = False
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         self.step_size = step_size
@@ -162,9 +211,14 @@ class StepLR(_Product):
     def _factor(self, t):
         return self.gamma ** (t // self.step_size)
 
+    def _ratio(self, t):
+        return self.gamma if t != 0 and t % self.step_size == 0 else None
+
 
 class MultiStepLR(_Product):
     """Multiplies the rate by gamma at each of the milestones."""
+
+    _resumes = False
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones = Counter(milestones)
@@ -174,9 +228,14 @@ class MultiStepLR(_Product):
     def _factor(self, t):
         return self.gamma ** sum(n for at, n in self.milestones.items() if at <= t)
 
+    def _ratio(self, t):
+        return self.gamma ** self.milestones[t] if t in self.milestones else None
+
 
 class ConstantLR(_Product):
     """The base rate times `factor` for total_iters epochs, then the base rate."""
+
+    _resumes = False
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if not 0 <= factor <= 1:
@@ -187,6 +246,16 @@ class ConstantLR(_Product):
 
     def _factor(self, t):
         return self.factor if t < self.total_iters else 1.0
+
+    def _ratio(self, t):
+        if t == 0:
+            return self.factor
+        return 1.0 / self.factor if t == self.total_iters else None
+
+    def get_lr(self):
+        if self.factor == 0 and 0 < self.total_iters == self.last_epoch:
+            return [_copied(base) for base in self.base_lrs]  # nothing is left to multiply
+        return super().get_lr()
 
 
 class LinearLR(_Product):
@@ -208,6 +277,11 @@ class LinearLR(_Product):
         share = min(t, self.total_iters) / self.total_iters if self.total_iters else 1.0
         return self.start_factor + (self.end_factor - self.start_factor) * share
 
+    def _ratio(self, t):
+        if t == 0:
+            return self.start_factor
+        return None if t > self.total_iters else super()._ratio(t)
+
 
 class ExponentialLR(_Product):
     """Multiplies the rate by gamma every epoch."""
@@ -218,6 +292,9 @@ class ExponentialLR(_Product):
 
     def _factor(self, t):
         return self.gamma**t
+
+    def _ratio(self, t):
+        return None if self._is_initial else self.gamma
 
 
 class PolynomialLR(_Product):
@@ -231,6 +308,9 @@ class PolynomialLR(_Product):
     def _factor(self, t):
         return (1.0 - min(t, self.total_iters) / self.total_iters) ** self.power
 
+    def _ratio(self, t):
+        return None if self._is_initial or t > self.total_iters else super()._ratio(t)
+
 
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the base rate to eta_min in T_max epochs."""
@@ -243,17 +323,21 @@ class CosineAnnealingLR(LRScheduler):
     def _height(self, t):
         return 1 + math.cos(math.pi * t / self.T_max)
 
-    def _closed_form(self):
+    def _get_closed_form_lr(self):
         height = self._height(self.last_epoch) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def get_lr(self):
-        if self.last_epoch <= 0:
+        t = self.last_epoch
+        if self._is_initial:
             return self._rates()
-        before = self._height(self.last_epoch - 1)
-        if before < 1e-12:  # the lowest point: rising again cannot be told from the rate alone
-            return self._closed_form()
-        ratio = self._height(self.last_epoch) / before
+        if (t - 1 - self.T_max) % (2 * self.T_max) == 0:
+            # The lowest point: how far it rises from there cannot be told from the rate alone.
+            rise = (2 - self._height(1)) / 2
+            return [
+                lr + (base - self.eta_min) * rise for lr, base in zip(self._rates(), self.base_lrs)
+            ]
+        ratio = self._height(t) / self._height(t - 1)
         return [self.eta_min + (lr - self.eta_min) * ratio for lr in self._rates()]
 
 
@@ -279,22 +363,32 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     @live
     def step(self, epoch=None):
         """`epoch` may be a fraction: epoch + batch / batches."""
-        if epoch is None:
+        if epoch is None and self.last_epoch >= 0:
+            # From where the cycle stands, which a schedule that goes on begins anew.
             epoch = self.last_epoch + 1
-        if epoch < 0:
-            raise ValueError(f"expected non-negative epoch, but got {epoch}")
-        start, length = 0, self.T_0
-        if self.T_mult == 1:
-            start = epoch // length * length
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
         else:
-            while epoch >= start + length:
-                start += length
-                length *= self.T_mult
-        self.T_cur, self.T_i = epoch - start, length
+            epoch = 0 if epoch is None else epoch
+            if epoch < 0:
+                raise ValueError(f"expected non-negative epoch, but got {epoch}")
+            start, length = 0, self.T_0
+            if self.T_mult == 1:
+                start = epoch // length * length
+            else:
+                while epoch >= start + length:
+                    start += length
+                    length *= self.T_mult
+            self.T_cur, self.T_i = epoch - start, length
         self.last_epoch = math.floor(epoch)
-        self._last_lr = self.get_lr()
-        for group, lr in zip(self.optimizer.param_groups, self._last_lr):
-            group["lr"] = lr
+        self._get_lr_called_within_step = True
+        try:
+            rates = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._put(rates)
 
 
 class WarmupCosineLR(LRScheduler):
@@ -371,16 +465,21 @@ class OneCycleLR(LRScheduler):
             rate, momentum = to, then
         if last_epoch == -1:
             groups = optimizer.param_groups
-            peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
-            for group, top in zip(groups, peaks):
+            peaks = _each("max_lr", max_lr, groups)
+            highs, lows = max_momentum, base_momentum
+            if cycle_momentum:
+                highs, lows = (
+                    _each("max_momentum", highs, groups),
+                    _each("base_momentum", lows, groups),
+                )
+            for i, (group, top) in enumerate(zip(groups, peaks)):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
                     if "betas" not in group and "momentum" not in group:
                         raise ValueError("cycle_momentum needs an optimizer with momentum or betas")
-                    group["max_momentum"] = max_momentum
-                    group["base_momentum"] = base_momentum
+                    group["max_momentum"], group["base_momentum"] = highs[i], lows[i]
         super().__init__(optimizer, last_epoch)
 
     def _between(self, a, b, share):
@@ -442,10 +541,10 @@ class CyclicLR(LRScheduler):
                 "'triangular2' or 'exp_range', or a scale_fn"
             )
         groups = optimizer.param_groups
-        lows, self.max_lrs = self._each(base_lr, groups), self._each(max_lr, groups)
+        lows, self.max_lrs = _each("base_lr", base_lr, groups), _each("max_lr", max_lr, groups)
         if last_epoch == -1:
             for group, low in zip(groups, lows):
-                group["lr"] = group["initial_lr"] = low
+                _set(group, "lr", low)
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
@@ -463,22 +562,14 @@ class CyclicLR(LRScheduler):
                     "pf.optim.lr_scheduler.CyclicLR: cycle_momentum needs an optimizer with momentum "
                     "or betas; pass cycle_momentum=False"
                 )
-            self.base_momentums = self._each(base_momentum, groups)
-            self.max_momentums = self._each(max_momentum, groups)
+            self.base_momentums = _each("base_momentum", base_momentum, groups)
+            self.max_momentums = _each("max_momentum", max_momentum, groups)
             if last_epoch == -1:
                 for group, low, high in zip(groups, self.base_momentums, self.max_momentums):
                     _set_momentum(group, high)
                     group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
         self.base_lrs = lows
-
-    @staticmethod
-    def _each(value, groups):
-        if not isinstance(value, (list, tuple)):
-            return [value] * len(groups)
-        if len(value) != len(groups):
-            raise ValueError(f"expected {len(groups)} values, one for each group; got {len(value)}")
-        return list(value)
 
     def scale_fn(self, x):
         """The height of a cycle: of its number, or of the step."""
@@ -516,30 +607,54 @@ def _set_momentum(group, momentum):
         group["momentum"] = momentum
 
 
+def _members(what, optimizer, schedulers):
+    """The schedulers that another is made of."""
+    name, schedulers = f"pf.optim.lr_scheduler.{what}", list(schedulers)
+    if not schedulers:
+        raise ValueError(f"{name}: got no schedulers; expected at least one")
+    optimizer = optimizer or getattr(schedulers[0], "optimizer", None)
+    for i, s in enumerate(schedulers):
+        if not hasattr(s, "optimizer"):
+            raise TypeError(f"{name}: number {i} is a {type(s).__name__}; expected a scheduler")
+        if isinstance(s, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name}: number {i} is a ReduceLROnPlateau, whose step() takes a metric; step it by itself"
+            )
+        if s.optimizer is not optimizer:
+            raise ValueError(
+                f"{name}: all schedulers must belong to the given optimizer; number {i} does not"
+            )
+    return optimizer, schedulers
+
+
 class SequentialLR(LRScheduler):
     """One scheduler after the other; the next begins at each milestone."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
-        if len(milestones) != len(schedulers) - 1 or not schedulers:
+        self.optimizer, self._schedulers = _members("SequentialLR", optimizer, schedulers)
+        if len(milestones) != len(self._schedulers) - 1:
             raise ValueError(
                 "SequentialLR expects one milestone less than schedulers; got "
-                f"{len(milestones)} and {len(schedulers)}"
+                f"{len(milestones)} and {len(self._schedulers)}"
             )
-        if any(s.optimizer is not optimizer for s in schedulers):
-            raise ValueError("SequentialLR: all schedulers must belong to the given optimizer")
-        self.optimizer = optimizer
-        self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
         # Making the schedulers has moved the rates and counts: begin again with the first alone.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
-        for s in self._schedulers:
-            s.last_epoch -= 1
-        first = self._schedulers[0]
-        first._step_count = 0
-        first.step()
+            _set(group, "lr", group["initial_lr"])
+        self.recursive_undo()
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        first._initial_step()
         self._last_lr = first.get_last_lr()
+
+    def recursive_undo(self, sched=None):
+        """Takes back the step that each scheduler (of `sched`) made when it was made."""
+        s = self if sched is None else sched
+        if hasattr(s, "_schedulers"):
+            for member in s._schedulers:
+                self.recursive_undo(member)
+        elif hasattr(s, "last_epoch"):
+            s.last_epoch -= 1
 
     @live
     def step(self, epoch=None):
@@ -547,7 +662,7 @@ class SequentialLR(LRScheduler):
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -568,14 +683,18 @@ class ChainedScheduler(LRScheduler):
     """Several schedulers stepped together; their factors multiply."""
 
     def __init__(self, schedulers, optimizer=None):
-        self._schedulers = list(schedulers)
-        self.optimizer = optimizer or self._schedulers[0].optimizer
+        self.optimizer, self._schedulers = _members("ChainedScheduler", optimizer, schedulers)
         self._last_lr = self._rates()
 
     @live
     def step(self, epoch=None):
         for s in self._schedulers:
             s.step()
+        self._last_lr = self._rates()
+
+    def _update_lr(self, epoch=None):
+        for s in self._schedulers:  # where a sequence comes to it
+            s._update_lr(epoch)
         self._last_lr = self._rates()
 
     state_dict = SequentialLR.state_dict
@@ -601,9 +720,11 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError("factor should be < 1.0")
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"unknown mode {mode!r} or threshold mode {threshold_mode!r}")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
-        groups = len(optimizer.param_groups)
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
+        self.min_lrs = _each("min_lr", min_lr, optimizer.param_groups)
         self.mode = mode
         self.factor = factor
         self.patience = patience
@@ -611,11 +732,19 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
         self.cooldown = cooldown
         self.eps = eps
-        self.best = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = 0
-        self.cooldown_counter = 0
         self.last_epoch = 0
         self._last_lr = self._rates()
+        self._reset()
+
+    def _reset(self):
+        """Forgets what was seen; the rates stay."""
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+
+    @property
+    def in_cooldown(self):
+        return self.cooldown_counter > 0
 
     def _better(self, value):
         sign = 1 if self.mode == "min" else -1
@@ -634,14 +763,23 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         else:
             self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
+        if self.in_cooldown:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs):
-                lr = max(group["lr"] * self.factor, lowest)
-                if group["lr"] - lr > self.eps:
-                    group["lr"] = lr
+            groups = self.optimizer.param_groups
+            if len(groups) != len(self.min_lrs):  # groups were added since
+                if self.default_min_lr is None:
+                    raise RuntimeError(
+                        f"pf.optim.lr_scheduler.ReduceLROnPlateau: the optimizer has {len(groups)} groups, "
+                        f"and min_lrs {len(self.min_lrs)} values; append the new groups' to `min_lrs`"
+                    )
+                self.min_lrs = _each("min_lr", self.default_min_lr, groups)
+            for group, lowest in zip(groups, self.min_lrs):
+                before = float(group["lr"])
+                lr = max(before * self.factor, float(lowest))
+                if before - lr > self.eps:
+                    _set(group, "lr", lr)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._rates()

@@ -2,7 +2,8 @@
 
 import copy
 import functools
-from collections import defaultdict, deque
+import warnings
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from itertools import repeat
 from operator import setitem
@@ -99,6 +100,7 @@ class Optimizer:
     # states: then captured steps have its kernels within.
     _only_kernels = False
     _has_complex = False  # a parameter is complex
+    _has_duplicates = False  # a parameter stands in a group several times
     _narrow = False  # has the options of narrow.py
 
     def __new__(cls, *args, **kwargs):
@@ -120,6 +122,13 @@ class Optimizer:
                 f"pf.optim.{type(self).__name__}: got a single Tensor; expected an iterable of "
                 "parameters or of dicts; pass [tensor]"
             )
+        if defaults.get("fused"):
+            for other in ("differentiable", "foreach"):
+                if defaults.get(other):
+                    raise RuntimeError(
+                        f"pf.optim.{type(self).__name__}: got fused=True and {other}=True; expected "
+                        "one of them; leave one away"
+                    )
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -156,8 +165,11 @@ class Optimizer:
                 )
         ids = {id(p) for p in params}
         if len(ids) != len(params):
-            raise ValueError(
-                f"pf.optim.{type(self).__name__}: a parameter appears twice in one group"
+            self._has_duplicates = True
+            warnings.warn(
+                f"pf.optim.{type(self).__name__}: got a group with duplicate parameters, which a step "
+                "updates as often as they appear; expected each once; this will be an error",
+                stacklevel=3,
             )
         if any(id(p) in ids for g in self.param_groups for p in g["params"]):
             raise ValueError(
@@ -207,11 +219,33 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            if self._has_complex and not group.get("differentiable"):
-                self._step_as_real(group)
+            if self._has_duplicates:
+                self._step_in_turn(group)
             else:
-                self._step(group)
+                self._step_once(group)
         return loss
+
+    def _step_once(self, group):
+        if self._has_complex and not group.get("differentiable"):
+            self._step_as_real(group)
+        else:
+            self._step(group)
+
+    def _step_in_turn(self, group):
+        for params in self._turns(group):
+            self._step_once(group | {"params": params})
+
+    @staticmethod
+    def _turns(group):
+        """Lists of the group's parameters, each once in a list: no kernel gets one twice."""
+        turns, seen = [], Counter()
+        for p in group["params"]:
+            turn = seen[id(p)]
+            seen[id(p)] += 1
+            if turn == len(turns):
+                turns.append([])
+            turns[turn].append(p)
+        return turns
 
     def _step_as_real(self, group):
         """A step in which complex parameters are tensors of their real and imaginary parts; their state

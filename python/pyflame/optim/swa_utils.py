@@ -175,7 +175,7 @@ class SWALR(LRScheduler):
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self):
-        step = self.last_epoch
+        step = self._step_count - 1  # from where the averaging began, whatever the epoch was
         if self.anneal_epochs == 0:
             step = max(1, step)
         before, now = self._share(step - 1), self._share(step)

@@ -5,6 +5,7 @@ import contextlib
 from ..._C import Tensor
 
 __all__ = ["functional_call"]
+_ABSENT = object()
 
 
 def _owner(module, path):
@@ -31,7 +32,7 @@ def _tied(module):
 def swapped(module, tensors, tie_weights=True, strict=False):
     """Within it the module has these tensors (by dotted path) as parameters and buffers.
 
-    What is tied to one of them follows it with tie_weights. With `strict` all must be given, and no
+    What is tied to one of them follows it with tie_weights; a name that it lacks is an attribute then. With `strict` all must be given, and no
     others. A buffer that the module replaces meanwhile is put into `tensors`.
     """
     tied = _tied(module)
@@ -69,12 +70,8 @@ def swapped(module, tensors, tie_weights=True, strict=False):
                     table[name] = value
                     break
             else:
-                if name not in owner.__dict__:
-                    raise AttributeError(
-                        f"pf.func.functional_call: {type(owner).__name__} has no parameter or buffer "
-                        f"'{name}'"
-                    )
-                undo.append((owner.__dict__, name, owner.__dict__[name]))
+                # Not the module's: an attribute of it for the time of the call.
+                undo.append((owner.__dict__, name, owner.__dict__.get(name, _ABSENT)))
                 owner.__dict__[name] = value
         yield module
         for path in tensors:
@@ -84,7 +81,10 @@ def swapped(module, tensors, tie_weights=True, strict=False):
                     tensors[path] = table[name]
     finally:
         for table, name, value in reversed(undo):
-            table[name] = value
+            if value is _ABSENT:
+                del table[name]
+            else:
+                table[name] = value
 
 
 def functional_call(

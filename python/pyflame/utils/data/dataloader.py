@@ -270,6 +270,21 @@ class DataLoader(Generic[_T_co]):
         self.persistent_workers = persistent_workers
         self._iterable = iterable
         self._pool = None
+        self._made = True
+
+    # What the samplers were made of: a loader whose numbers change would go on with the old ones.
+    _FIXED = frozenset(
+        ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+    )
+    _made = False
+
+    def __setattr__(self, name, value):
+        if self._made and name in self._FIXED:
+            raise ValueError(
+                f"pf.utils.data.DataLoader: got a new {name}; expected the one that the loader was made "
+                "with; make another DataLoader"
+            )
+        super().__setattr__(name, value)
 
     def __iter__(self):
         seed = draw_seed(self.generator)

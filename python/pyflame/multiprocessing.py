@@ -1,4 +1,4 @@
-"""torch.multiprocessing: Python's multiprocessing, and spawn().
+"""Python's multiprocessing, and spawn().
 
 `import torch` means PyFlame in the processes, too. Tensors go between them as copies of their values, but
 for those of share_memory_(): what one process writes into such a tensor the others see.
@@ -31,7 +31,10 @@ def set_sharing_strategy(new_strategy):
     """Accepted: tensors are copied between processes."""
     global _strategy
     if new_strategy not in get_all_sharing_strategies():
-        raise ValueError(f"torch.multiprocessing: got the strategy {new_strategy!r}")
+        raise ValueError(
+            f"pf.multiprocessing.set_sharing_strategy: got {new_strategy!r}; expected one of "
+            f"{sorted(get_all_sharing_strategies())}"
+        )
     _strategy = new_strategy
 
 
@@ -157,3 +160,12 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
 def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     """start_processes()."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
+
+
+def __getattr__(name):
+    if hasattr(_mp, name):  # what Python's has beside its public names
+        return getattr(_mp, name)
+    raise AttributeError(
+        f"pf.multiprocessing.{name}: there is no such name; expected one of Python's multiprocessing, or "
+        "spawn and start_processes"
+    )

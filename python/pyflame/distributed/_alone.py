@@ -3,9 +3,11 @@
 import datetime
 import os
 
-from .... import _C
-from ...._grad_mode import no_grad
-from ...absent import SEVERAL
+from .. import _C
+from .._grad_mode import no_grad
+from .._torch.absent import SEVERAL
+
+HERE = f"{_C._shown_as()}.distributed"  # as the program names it
 
 
 class Work:
@@ -57,7 +59,7 @@ def _number(given, variable, init_method):
     if init_method not in (None, "env://") or variable in os.environ:
         return int(os.environ.get(variable, -1))
     raise _C.ValueError(
-        f"torch.distributed.init_process_group: the environment variable {variable} is not set; expected "
+        f"{HERE}.init_process_group: the environment variable {variable} is not set; expected "
         "it, or the argument, to say how many processes there are and which this is; set RANK=0 and "
         "WORLD_SIZE=1 for one"
     )
@@ -71,23 +73,23 @@ def init_process_group(
     raises NotSupportedError. Nothing is listened to or connected."""
     if GroupMember.WORLD is not None:
         raise _C.ValueError(
-            "torch.distributed.init_process_group: trying to initialize the default process group "
+            f"{HERE}.init_process_group: trying to initialize the default process group "
             "twice; call destroy_process_group() before"
         )
     rank = _number(rank, "RANK", init_method)
     world_size = _number(world_size, "WORLD_SIZE", init_method)
     if world_size > 1:
         raise _C.NotSupportedError(
-            f"torch.distributed.init_process_group: got a world_size of {world_size}; {SEVERAL}"
+            f"{HERE}.init_process_group: got a world_size of {world_size}; {SEVERAL}"
         )
     if world_size != 1 or rank != 0:
         raise _C.ValueError(
-            f"torch.distributed.init_process_group: got rank {rank} of world_size {world_size}; "
+            f"{HERE}.init_process_group: got rank {rank} of world_size {world_size}; "
             "expected rank 0 of world_size 1"
         )
     if timeout is not None and not isinstance(timeout, datetime.timedelta):
         raise TypeError(
-            f"torch.distributed.init_process_group: got a timeout of type {type(timeout).__name__}; "
+            f"{HERE}.init_process_group: got a timeout of type {type(timeout).__name__}; "
             "expected a datetime.timedelta"
         )
     GroupMember.WORLD = ProcessGroup(str(backend).lower() if backend else "undefined")
@@ -107,7 +109,7 @@ def is_initialized():
 def _group(name, group=None):
     if GroupMember.WORLD is None:
         raise _C.ValueError(
-            f"torch.distributed.{name}: there is no process group; call init_process_group() first, or "
+            f"{HERE}.{name}: there is no process group; call init_process_group() first, or "
             "ask is_initialized()"
         )
     return group or GroupMember.WORLD
@@ -116,9 +118,7 @@ def _group(name, group=None):
 def _other(name, *ranks):
     for rank in ranks:
         if rank not in (None, 0):
-            raise _C.ValueError(
-                f"torch.distributed.{name}: got rank {rank}; expected 0, the only process"
-            )
+            raise _C.ValueError(f"{HERE}.{name}: got rank {rank}; expected 0, the only process")
 
 
 def get_rank(group=None):
@@ -186,7 +186,7 @@ def _done(name, group, async_op, pairs, *ranks):
 def _alike(name, to, sources):
     if len(to) != len(sources):
         raise _C.ValueError(
-            f"torch.distributed.{name}: got lists of {len(to)} and {len(sources)}; expected one for "
+            f"{HERE}.{name}: got lists of {len(to)} and {len(sources)}; expected one for "
             "each process, which is one"
         )
     return list(zip(to, sources))

@@ -1,4 +1,4 @@
-"""torch.distributed.elastic.multiprocessing.errors: the decorator of main functions."""
+"""The decorator of main functions."""
 
 
 class ChildFailedError(Exception):

@@ -1,16 +1,20 @@
-"""torch.distributed: one process. Programs that make a group of one run; several processes are not there
-yet, and until a group is made is_available() says so, since libraries ask it before they use more than is
-here. What would need other processes raises NotSupportedError."""
+"""A process group of one, by the names of torch.distributed.
+
+Programs that make a group of one run. Several processes are not there yet, and until a group is made
+is_available() says so, since libraries ask it before they use more than is here. What would need other
+processes raises NotSupportedError.
+"""
 
 import enum as _enum
 
-from .... import _C
-from ...absent import SEVERAL as _WHY
-from ...absent import absent as _absent
+from .. import _C
+from .._torch.absent import SEVERAL as _WHY
+from .._torch.absent import absent as _absent
+from .._torch.absent import missing_from as _missing_from
 from . import _alone
 from ._alone import GroupMember, is_initialized
 
-_needs = _absent("torch.distributed", _WHY)
+_needs = _absent(_alone.HERE, _WHY)
 _NAMES = """
     DeviceMesh FileStore HashStore PrefixStore Store TCPStore P2POp batch_isend_irecv
     init_device_mesh irecv isend new_subgroups recv recv_object_list send send_object_list split_group
@@ -79,5 +83,8 @@ def get_node_local_rank(fallback_rank=None):
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
     if fallback_rank is None:
-        raise RuntimeError("torch.distributed.get_node_local_rank: LOCAL_RANK is not set")
+        raise RuntimeError(f"{_alone.HERE}.get_node_local_rank: LOCAL_RANK is not set")
     return int(fallback_rank)
+
+
+__getattr__ = _missing_from(__name__, _WHY)

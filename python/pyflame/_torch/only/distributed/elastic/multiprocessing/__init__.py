@@ -1,1 +1,0 @@
-"""Parts of torch.distributed.elastic that change nothing in one process."""

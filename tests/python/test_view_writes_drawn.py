@@ -1,0 +1,224 @@
+"""Writes through chains of views drawn at random (strides, parts of complex numbers, diagonals, windows,
+expansions, ...) of tensors with and without a history: values and gradients are PyTorch's.
+
+PYFLAME_VIEW_WRITES says how many programs are drawn (by default 600).
+"""
+
+import os
+import random
+
+import pytest
+
+import pyflame as pf
+
+torch = pytest.importorskip("torch")
+COUNT = int(os.environ.get("PYFLAME_VIEW_WRITES", "600"))
+
+
+def draw_view(r, t):
+    """(name, arguments) of a view of `t`, a tensor of PyTorch's, that has elements."""
+    n = t.dim()
+    kinds = ["as_strided", "unsqueeze", "expand", "squeeze", "reshape", "detach"]
+    if n:
+        kinds += [
+            "narrow",
+            "select",
+            "slice",
+            "transpose",
+            "unfold",
+            "split",
+            "movedim",
+            "as_strided",
+        ]
+    if n > 1:
+        kinds += ["diagonal", "permute", "flatten", "T"]
+    kinds += ["real", "imag", "view_as_real"] * 2 if t.is_complex() else ["view_as"]
+    kind = r.choice(kinds)
+    d = r.randrange(n) if n else 0
+    size = t.shape[d] if n else 1
+    if kind == "as_strided":
+        room = t.untyped_storage().nbytes() // t.element_size()
+        offset = r.randrange(room)
+        shape, strides, last = [], [], offset
+        for _ in range(r.randint(0, 3)):
+            count, step = r.randint(1, 3), r.randint(0 if r.random() < 0.1 else 1, 4)
+            if last + (count - 1) * step < room:
+                shape.append(count)
+                strides.append(step)
+                last += (count - 1) * step
+        return kind, (shape, strides, offset)
+    if kind == "unsqueeze":
+        return kind, (r.randint(0, n),)
+    if kind == "expand":
+        return kind, ([2] * r.randint(0, 1) + [r.randint(2, 3) if s == 1 else s for s in t.shape],)
+    if kind == "reshape":
+        return kind, (r.choice([[-1], list(t.shape), [1, -1]]),)
+    if kind == "narrow":
+        start = r.randrange(size)
+        return kind, (d, start, r.randint(1, size - start))
+    if kind == "select":
+        return kind, (d, r.randrange(size))
+    if kind == "slice":
+        return kind, (d, r.randrange(size), r.randint(1, 2))
+    if kind in ("transpose", "movedim"):
+        return kind, (d, r.randrange(n))
+    if kind == "unfold":
+        length = r.randint(1, size)
+        return kind, (d, length, r.randint(1, 3))
+    if kind == "split":
+        return kind, (r.randint(1, size), d)
+    if kind == "diagonal":
+        a, b = r.sample(range(n), 2)
+        return kind, (r.randint(-(t.shape[a] - 1), t.shape[b] - 1), a, b)
+    if kind == "permute":
+        return kind, (r.sample(range(n), n),)
+    return kind, ()
+
+
+def look(lib, t, view):
+    kind, args = view
+    if kind == "slice":
+        d, start, step = args
+        return t[(slice(None),) * d + (slice(start, None, step),)]
+    if kind in ("real", "imag", "T"):
+        return getattr(t, kind) if kind != "T" else t.permute(*reversed(range(t.dim())))
+    if kind == "split":
+        return t.split(*args)[-1]
+    if kind == "view_as":
+        return t.view_as(t)
+    if kind == "view_as_real":
+        return lib.view_as_real(t)
+    return getattr(t, kind)(*args)
+
+
+def draw(seed):
+    """A program: a base, chains of views with a write each, and what is asked of the tensors."""
+    r = random.Random(seed)
+    p = {"complex": r.random() < 0.3, "history": r.choice(["none", "none", "made", "leaf"])}
+    shape = [r.randint(1, 4) for _ in range(r.randint(1, 3))]
+    p["shape"], p["order"] = shape, r.sample(range(len(shape)), len(shape))
+    p["seed"] = seed
+    base = torch.zeros(shape, dtype=torch.complex128 if p["complex"] else torch.float64)
+    base = base.permute(p["order"])
+    p["steps"] = []
+    for _ in range(r.randint(1, 3)):
+        t, views = base, []
+        for _ in range(r.randint(1, 3)):
+            view = draw_view(r, t)
+            while p["complex"] and views and view[0] == "as_strided":
+                # Of a part of a view, beyond which it reaches: what is read there has no gradient in
+                # PyTorch, and here operations in place on complex numbers read.
+                view = draw_view(r, t)
+            t = look(torch, t, view)
+            views.append(view)
+            if t.numel() == 0:
+                break
+        write = r.choice(
+            [
+                "copy_",
+                "copy_",
+                "add_",
+                "mul_",
+                "fill_",
+                "zero_",
+                "set",
+                "part",
+                "part",
+                "sub_",
+                "square",
+            ]
+        )
+        room = t.untyped_storage().nbytes() // t.element_size()
+        places = torch.arange(room).as_strided(t.shape, t.stride(), t.storage_offset())
+        if len(places.unique()) < t.numel():  # which write is the last, nobody says
+            write = r.choice(["fill_", "zero_"])
+        p["steps"].append((views, write, r.random() < 0.7, r.random() < 0.3))
+    return p
+
+
+def run(lib, p):
+    r = random.Random(p["seed"] + 0.5)
+    dtype = lib.complex128 if p["complex"] else lib.float64
+
+    def values(shape, dtype, **options):
+        n = 1
+        for s in shape:
+            n *= s
+        if dtype.is_complex:
+            v = [complex(r.uniform(-1, 1), r.uniform(-1, 1)) for _ in range(n)]
+        else:
+            v = [r.uniform(-1, 1) for _ in range(n)]
+        return lib.tensor(v, dtype=dtype).reshape(tuple(shape)).requires_grad_(**options)
+
+    shape = p["shape"]
+    leaves = []
+    base = values(shape, dtype, requires_grad=p["history"] == "made")
+    leaves.append(base)
+    if p["history"] == "made":
+        base = base * 2
+    base = base.permute(p["order"])
+    if p["history"] == "leaf":
+        base.requires_grad_()
+        leaves.append(base)
+    kept = []
+    for views, write, wants, keep in p["steps"]:
+        t = base
+        for view in views:
+            t = look(lib, t, view)
+        if keep:
+            kept.append(t)
+        w = values(t.shape, t.dtype, requires_grad=wants)
+        leaves.append(w)
+        if write in ("fill_", "zero_"):
+            t.fill_(0.5) if write == "fill_" else t.zero_()
+        elif write == "set":
+            t[...] = w * 3
+        elif write == "part" and t.dtype.is_complex:
+            setattr(t, r.choice(["real", "imag"]), w.real * 3)
+        elif write == "square":
+            t.mul_(t)
+        else:
+            getattr(t, "copy_" if write == "part" else write)(w * 3)
+    loss = lib.view_as_real(base).pow(2).sum() if p["complex"] else (base**2).sum()
+    for t in kept:
+        loss = loss + ((lib.view_as_real(t) if t.dtype.is_complex else t) ** 3).sum()
+    out = [("base", base.detach()), ("wants", loss.requires_grad)]
+    out += [("kept", t.detach()) for t in kept]
+    if loss.requires_grad:
+        loss.backward()
+        out += [("grad", t.grad if t.requires_grad and t.is_leaf else None) for t in leaves]
+    return out
+
+
+def tell(v):
+    return v.tolist() if isinstance(v, (torch.Tensor, pf.Tensor)) else v
+
+
+def flat(v):
+    return [x for part in v for x in flat(part)] if isinstance(v, list) else [v]
+
+
+def ended(lib, p):
+    try:
+        return [(name, tell(v)) for name, v in run(lib, p)]
+    except (RuntimeError, ValueError, pf.PyFlameError) as e:
+        return str(e)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", range(4))
+def test_values_and_gradients(part):
+    compared = 0
+    for seed in range(part, COUNT, 4):
+        p = draw(seed)
+        theirs, ours = ended(torch, p), ended(pf, p)
+        if isinstance(theirs, str):
+            continue  # more may work here
+        assert not isinstance(ours, str), (p, ours)
+        compared += 1
+        for (name, a), (_, b) in zip(ours, theirs, strict=True):
+            if a is None or b is None or isinstance(b, bool):
+                assert a == b, (p, name, a, b)
+            else:
+                assert flat(a) == pytest.approx(flat(b), rel=1e-9, abs=1e-12), (p, name)
+    assert compared > COUNT // 8
