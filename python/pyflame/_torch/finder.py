@@ -15,7 +15,7 @@ import threading
 import types
 
 from .. import _C, _aliases
-from . import absent, missing
+from . import absent, extensions, missing
 from .version import TEXT
 
 _ROOT = "torch"
@@ -238,6 +238,7 @@ def install():
     sys.meta_path.insert(0, FINDER)
     _C._show_as(_ROOT)  # torch.float32, torch.Size([2])
     _C.Tensor.__module__ = _ROOT
+    extensions.install()
     _keep_in_children()
 
 
