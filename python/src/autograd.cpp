@@ -49,7 +49,9 @@ struct PyNode final : PyNodeBase {
     for (const auto& s : saved) s.each_owned(o);
   }
 
+  // With their history whatever the mode: backward() asks them whether they require a gradient.
   Obj saved_tensors() const override {
+    const EnableGrad with_history;
     Obj kept(check(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
     for (size_t i = 0; i < saved.size(); ++i)
       PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), check(wrap(saved[i].get(*this))));

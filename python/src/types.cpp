@@ -1,5 +1,7 @@
 // dtype objects, devices, Size, and Python numbers as scalars.
 
+#include <algorithm>
+
 #include "common.h"
 #include "core/backends.h"
 
@@ -66,6 +68,34 @@ PyType_Spec dtype_spec = {"pyflame.dtype", sizeof(PyDType), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
 
 // ---- device -------------------------------------------------------------------------------------
+// Kinds that PyTorch's programs ask about, and that are not here: they can be named and compared.
+constexpr const char* kElsewhere[] = {"mps",    "xpu",   "xla",   "hpu",    "ipu",  "mtia",
+                                      "maia",   "ve",    "fpga",  "vulkan", "lazy", "mkldnn",
+                                      "opengl", "ideep", "opencl", "privateuseone"};
+struct NamedDevice : PyDevice {
+  const char* elsewhere;  // one of those, or null
+  int number;             // -1: none was named
+};
+const NamedDevice* elsewhere(PyObject* o) {
+  const auto* d = reinterpret_cast<NamedDevice*>(o);
+  return Py_TYPE(o) == DeviceType_ && d->elsewhere ? d : nullptr;
+}
+std::string name_of(const NamedDevice* d) {
+  return d->elsewhere + (d->number < 0 ? "" : ":" + std::to_string(d->number));
+}
+// The device of such a name, or null where the name is another's.
+PyObject* named_elsewhere(std::string_view name) {
+  const std::string_view kind = name.substr(0, name.find(':'));
+  const auto* found = std::ranges::find(kElsewhere, kind);
+  if (found == std::end(kElsewhere)) return nullptr;
+  int number = -1;
+  if (kind.size() < name.size())  // as "cpu:1" is read: the same errors
+    number = parse_device("cuda" + std::string(name.substr(kind.size()))).index;
+  auto* d = reinterpret_cast<NamedDevice*>(check(wrap(Device{})));
+  d->elsewhere = *found;
+  d->number = number;
+  return reinterpret_cast<PyObject*>(d);
+}
 Device device_of(PyObject* o) {
   return reinterpret_cast<PyDevice*>(o)->value;
 }
@@ -90,6 +120,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     if (!PyUnicode_Check(type)) type_error("pf.device: an index needs a device type as text");
     std::string name = check(PyUnicode_AsUTF8(type) ? type : nullptr) ? PyUnicode_AsUTF8(type) : "";
     if (index != Py_None) name += ":" + std::to_string(to_int64(index, "device index"));
+    if (PyObject* other = named_elsewhere(name)) return other;
     Obj made(check(wrap(parse_device(name))));
     reinterpret_cast<PyDevice*>(made.get())->numbered = name.find(':') != std::string::npos;
     return made.release();
@@ -104,12 +135,17 @@ Device shown(Device d) {
   return d;
 }
 PyObject* device_repr(PyObject* o) {
+  if (const NamedDevice* d = elsewhere(o))
+    return d->number < 0
+               ? PyUnicode_FromFormat("device(type='%s')", d->elsewhere)
+               : PyUnicode_FromFormat("device(type='%s', index=%d)", d->elsewhere, d->number);
   const Device d = shown(device_of(o));
   const std::string b = backend_name(d);
   return has_number(o) ? PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index)
                        : PyUnicode_FromFormat("device(type='%s')", b.c_str());
 }
 PyObject* device_str(PyObject* o) {
+  if (const NamedDevice* d = elsewhere(o)) return str(name_of(d));
   const Device d = shown(device_of(o));
   const std::string b = backend_name(d);
   return str(has_number(o) ? b + ":" + std::to_string(d.index) : b);
@@ -119,7 +155,12 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
     Py_RETURN_NOTIMPLEMENTED;
   bool equal = false;
   try {
-    equal = device_of(a) == to_device(b);
+    if (const NamedDevice* d = elsewhere(a)) {
+      const NamedDevice* other = elsewhere(b);
+      equal = other ? name_of(d) == name_of(other) : PyUnicode_Check(b) && name_of(d) == text_of(b);
+    } else if (!elsewhere(b)) {
+      equal = device_of(a) == to_device(b);
+    }
   } catch (const Error&) {  // not the name of a device
   } catch (const PythonError&) {
     if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return nullptr;
@@ -131,18 +172,23 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   return PyBool_FromLong(equal == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* o) {  // equal to the hash of its name: they compare equal
-  Obj s(str(shown(device_of(o)).str()));
+  const NamedDevice* d = elsewhere(o);
+  Obj s(str(d ? name_of(d) : shown(device_of(o)).str()));
   return s ? PyObject_Hash(s.get()) : -1;
 }
 PyObject* device_type(PyObject* o, void*) {
+  if (const NamedDevice* other = elsewhere(o)) return str(other->elsewhere);
   Device d = device_of(o);
   if (d.type == DeviceType::ROCm || d.type == DeviceType::CUDA) return str("cuda");
   return str(backend_name(d));
 }
 PyObject* device_backend(PyObject* o, void*) {
+  if (const NamedDevice* other = elsewhere(o)) return str(other->elsewhere);
   return str(backend_name(device_of(o)));
 }
 PyObject* device_index(PyObject* o, void*) {
+  if (const NamedDevice* other = elsewhere(o); other && other->number >= 0)
+    return PyLong_FromLong(other->number);
   if (!has_number(o)) Py_RETURN_NONE;
   return PyLong_FromLong(device_of(o).index);
 }
@@ -153,7 +199,7 @@ thread_local std::vector<Device> entered;
 PyObject* device_enter(PyObject* o, PyObject*) {
   return guarded([&] {
     Device before = get_device();
-    set_device(device_of(o));
+    set_device(to_device(o));
     entered.push_back(before);
     Py_INCREF(o);
     return o;
@@ -193,7 +239,8 @@ PyType_Slot device_slots[] = {
      const_cast<char*>("device(type, index=None)\n--\n\nA device: pyflame.device('cpu'), "
                        "device('gpu:0'), device('rocm', 1).")},
     {0, nullptr}};
-PyType_Spec device_spec = {"pyflame.device", sizeof(PyDevice), 0, Py_TPFLAGS_DEFAULT, device_slots};
+PyType_Spec device_spec = {"pyflame.device", sizeof(NamedDevice), 0,
+                           Py_TPFLAGS_DEFAULT, device_slots};
 
 // ---- Size ---------------------------------------------------------------------------------------
 PyObject* as_size(PyObject* tuple) {  // steals; passes errors and other types on
@@ -310,10 +357,12 @@ PyObject* wrap(DType t) {
   return o;
 }
 PyObject* wrap(Device d) {
-  auto* o = PyObject_New(PyDevice, DeviceType_);
+  auto* o = PyObject_New(NamedDevice, DeviceType_);
   if (!o) return nullptr;
   o->value = d;
   o->numbered = false;
+  o->elsewhere = nullptr;
+  o->number = -1;
   return reinterpret_cast<PyObject*>(o);
 }
 PyObject* wrap_size(const Dims& dims) {
@@ -340,6 +389,9 @@ bool is_device_like(PyObject* o) {
   return Py_TYPE(o) == DeviceType_ || PyUnicode_Check(o);
 }
 Device to_device(PyObject* o) {
+  if (const NamedDevice* d = elsewhere(o))
+    PF_FAIL(DeviceError, "device", "got '", name_of(d),
+            "'; there is no such device in PyFlame; expected cpu, or cuda for a GPU");
   if (Py_TYPE(o) == DeviceType_) return device_of(o);
   if (PyUnicode_Check(o)) {
     Py_ssize_t n;

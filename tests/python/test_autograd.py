@@ -404,6 +404,38 @@ def test_custom_function():
     assert not Exp.apply(pf.ones(2)).requires_grad
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_saved_tensors_know_whether_they_require_gradients(create):
+    """Inputs, views and results keep their history in backward, whether that is differentiated or not."""
+    seen = []
+
+    class Kept(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            y = x * w
+            ctx.save_for_backward(x, w, y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            saved = ctx.saved_tensors
+            seen.append([(t.requires_grad, t.is_leaf) for t in saved] + [pf.is_grad_enabled()])
+            x, w, _ = saved
+            return (g * w if x.requires_grad else None), (g * x if w.requires_grad else None)
+
+    leaf, plain = pf.ones(2, 2, requires_grad=True), pf.ones(2, 2)
+    inner, leaves, none = (True, False), (True, True), (False, True)
+    for x, w, expected in (
+        (leaf * 2, plain, [inner, none, inner]),
+        (leaf.reshape(4), plain.reshape(4), [inner, none, inner]),  # a view
+        (leaf.t(), leaf, [inner, leaves, inner]),
+        (plain, leaf, [none, leaves, inner]),
+    ):
+        seen.clear()
+        (grad,) = pf.autograd.grad(Kept.apply(x, w).sum(), leaf, create_graph=create)
+        assert seen == [[*expected, create]] and grad.abs().sum() > 0
+
+
 def test_saved_tensors_are_read_outside_of_backward():
     x = leaf(3)
     y = Exp.apply(x)

@@ -145,11 +145,25 @@ _MODULES = {
         ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput
         PrepareModuleInputOutput PrepareModuleOutput parallelize_module loss_parallel
     """),
+    "torch.utils.cpp_extension": (
+        "C++ extensions are built against PyTorch; write a kernel with pyflame.kernel, or an operation "
+        "with pyflame.ops.define",
+        """
+        BuildExtension CppExtension CUDAExtension SyclExtension load load_inline include_paths
+        library_paths check_compiler_ok_for_platform get_compiler_abi_compatibility_and_version
+        is_ninja_available verify_ninja_availability get_default_build_root
+        """,
+    ),
     "torch.nn.parallel.comm": (
         "copies among several devices are not there yet",
         "broadcast broadcast_coalesced reduce_add reduce_add_coalesced scatter gather",
     ),
 }  # fmt: skip
+# Of such modules what is no name to call: no compiler of PyTorch's was found.
+_VALUES = {
+    "torch.utils.cpp_extension": dict.fromkeys(("CUDA_HOME", "CUDNN_HOME", "ROCM_HOME"))
+    | {"IS_HIP_EXTENSION": False}
+}
 _DEVICES = {"torch.mps": "MPS", "torch.xpu": "XPU"}
 
 
@@ -165,4 +179,5 @@ def module(path):
         return None
     made = types.ModuleType(path, f"{path}: {why}; the names are here.")
     vars(made).update(names, __getattr__=missing_from(path, why))
+    vars(made).update(_VALUES.get(path, {}))
     return made

@@ -15,7 +15,7 @@ import threading
 import types
 
 from .. import _C, _aliases
-from . import absent, missing
+from . import absent, extensions, missing, started
 from .version import TEXT
 
 _ROOT = "torch"
@@ -39,6 +39,7 @@ _SAME |= {
 _MACHINERY = {
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__path__", "__file__",
     "__cached__", "__builtins__", "__all__", "__getattr__", "__dir__",
+    "_sources",
 }  # fmt: skip
 _PRIVATE = {"_pytree"}  # of ours, that are PyTorch's, too
 # No program means these by torch.
@@ -103,6 +104,10 @@ def _shown(name, value):
     return name not in _MACHINERY
 
 
+def _is_alias(source):
+    return isinstance(source, _aliases._Alias)
+
+
 def _sources(facade):
     return FINDER.made.get(facade.__name__, ())
 
@@ -118,9 +123,12 @@ class _Loader:
         names = module.__dict__
         sources = _sources(module)
         for source in reversed(sources):
+            # Libraries go through vars(module): an alias is asked for all it has.
+            lazy = [n for n in dir(source) if n not in vars(source)] if _is_alias(source) else ()
+            found = vars(source) | {n: getattr(source, n) for n in lazy}
             names.update(
                 (n, v)
-                for n, v in vars(source).items()
+                for n, v in found.items()
                 if _shown(n, v) and not isinstance(v, types.ModuleType)
             )
         first = sources[0]
@@ -238,6 +246,8 @@ def install():
     sys.meta_path.insert(0, FINDER)
     _C._show_as(_ROOT)  # torch.float32, torch.Size([2])
     _C.Tensor.__module__ = _ROOT
+    extensions.install()
+    started.install()
     _keep_in_children()
 
 

@@ -19,8 +19,6 @@ ADVICE = {
     "torch.mtia": "there is no device of this kind; use torch.accelerator",
     "torch.hpu": "there is no device of this kind; use torch.accelerator",
     "torch.npu": "there is no device of this kind; use torch.accelerator",
-    "torch.utils.cpp_extension": "C++ extensions are built against PyTorch; write a kernel with "
-    "pyflame.kernel, or an operation with pyflame.ops.define",
     "torch.utils.bundled_inputs": "TorchScript needs PyTorch",
     "torch.utils.mobile_optimizer": "TorchScript needs PyTorch",
     "torch.distributed": "training by several processes is not there yet",

@@ -8,6 +8,7 @@ import inspect as _inspect
 
 from ... import _C
 from ...autograd import Function as _Function
+from .. import extensions as _extensions
 
 _ops = {}  # "name::op": the operator
 
@@ -60,6 +61,37 @@ class CustomOpDef:
     register_vmap = register_torch_dispatch = register_fake
 
 
+class CompiledOp(CustomOpDef):
+    """An operator that a package has compiled: ours where there is one, whose gradient is its own, else
+    what the package gives it in Python, else it raises."""
+
+    def __init__(self, name, function, why):
+        super().__init__(name, function)
+        self._why, self._is_ours = why, function is not None
+
+    def __call__(self, *args, **kwargs):
+        if self._function is None:
+            raise _C.NotSupportedError(f"torch.ops.{self._name.replace('::', '.')}: {self._why}")
+        return super().__call__(*args, **kwargs)
+
+    def __getattr__(self, overload):
+        if overload.startswith("_"):
+            raise AttributeError(overload)
+        return self
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        if not self._is_ours:
+            super().register_autograd(backward, setup_context=setup_context)
+
+    def register_kernel(self, device_types, func=None, /):
+        keep = (
+            super().register_kernel
+            if not self._is_ours
+            else lambda d, f=None: self.register_fake(f)
+        )
+        return keep(device_types, func)
+
+
 class _WithBackward(_Function):
     @staticmethod
     def forward(ctx, op, *args):
@@ -78,7 +110,16 @@ class _WithBackward(_Function):
 
 def find(namespace, name):
     """The operator torch.ops.`namespace`.`name`, or None."""
-    return _ops.get(f"{namespace}::{name}")
+    full = f"{namespace}::{name}"
+    if full not in _ops and (made := _compiled(namespace, name)):
+        _ops[full] = made
+    return _ops.get(full)
+
+
+def _compiled(namespace, name):
+    function = _extensions.ours(namespace, name)
+    why = function is None and not name.startswith("__") and _extensions.reason(namespace, name)
+    return CompiledOp(f"{namespace}::{name}", function, why) if function or why else None
 
 
 def has_namespace(namespace):
@@ -87,7 +128,7 @@ def has_namespace(namespace):
 
 
 def _get(name):
-    return _ops.setdefault(name, CustomOpDef(name, None))
+    return find(*name.split("::", 1)) or _ops.setdefault(name, CustomOpDef(name, None))
 
 
 def custom_op(name, fn=None, /, *, mutates_args=(), device_types=None, schema=None, tags=None):

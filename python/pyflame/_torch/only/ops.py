@@ -1,10 +1,11 @@
-"""torch.ops: operators of torch.library by namespace and name, and the profiler's regions. Those of
-PyTorch and of C++ extensions are not here."""
+"""torch.ops: operators of torch.library by namespace and name, and the profiler's regions. Those that
+packages have compiled are ours, or raise when they are called."""
 
 from ... import _C
 from ... import overrides as _overrides
 from ... import profiler as _profiler
 from ...nn import functional as _functional
+from .. import extensions as _extensions
 from ..absent import absent as _absent
 from . import library as _library
 
@@ -81,12 +82,14 @@ for _function in (_Profiler._record_function_enter, _Profiler._record_function_e
     _function.has_side_effect = True  # for torch.fx
 
 
+loaded_libraries = set()
+
+
 def load_library(path):
-    """FileError: such libraries are built against PyTorch."""
-    raise _C.FileError(  # an OSError, as of a library that does not load
-        f"torch.ops.load_library: '{path}' is built against PyTorch; write a kernel with "
-        "pyflame.kernel, or an operation with pyflame.ops.define"
-    )
+    """Takes note of a library of operators, which is built against PyTorch: its operators are ours, or
+    raise when they are called. FileError, an OSError, where there is no such file."""
+    _extensions.load(path, "torch.ops.load_library")
+    loaded_libraries.add(path)
 
 
 def __getattr__(name):
