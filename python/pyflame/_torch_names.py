@@ -3,8 +3,9 @@ names, older spellings, and switches that have nothing to switch here."""
 
 import itertools
 import math
+import os
 
-from . import _C, _ops
+from . import _C, _files, _ops
 from .autograd.function import Function
 from .nn import functional as F
 
@@ -329,17 +330,25 @@ def from_file(
 ):  # fmt: skip
     """A tensor over the first `size` elements of a file. shared: what is written to the tensor is
     written to the file, which is made as long as it takes; otherwise it stays in memory."""
-    import numpy as np
-
     dtype = _C.get_default_dtype() if dtype is None else dtype
-    kind = np.dtype(_ops.empty(0, dtype=dtype, device="cpu").numpy().dtype)
-    if shared:
-        with open(filename, "ab") as file:
-            file.truncate(max(file.tell(), size * kind.itemsize))
-    if not size:
-        return _ops.empty(0, dtype=dtype, device=device).requires_grad_(requires_grad)
-    mapped = np.memmap(filename, kind, "r+" if shared else "c", shape=(size,))
-    made = _C.from_numpy(mapped)
+    if not isinstance(size, int) or size < 0 or size * dtype.itemsize >= 2**63:
+        raise _C.ValueError(f"pf.from_file: got size {size!r}; expected a number of elements from 0")
+    flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
+    file = _files.open_regular(filename, "from_file", flags=flags)
+    try:
+        need, have = size * dtype.itemsize, os.fstat(file).st_size
+        if have < need and not shared:
+            raise _C.FileError(
+                f"pf.from_file: '{filename}' has {have} bytes; expected {need} for {size} elements of "
+                f"{dtype}; pass a smaller size, or shared=True to make it longer"
+            )
+        if not size:
+            return _ops.empty(0, dtype=dtype, device=device).requires_grad_(requires_grad)
+        how = "file" if shared else "copies"
+        memory = _C._MappedBytes(file, need, os.fsdecode(filename), "from_file", how)
+    finally:
+        os.close(file)
+    made = _C.frombuffer(memory, dtype=dtype)
     return (made if device is None else made.to(device)).requires_grad_(requires_grad)
 
 

@@ -7,6 +7,7 @@ void bind_debug(nanobind::module_& m);
 
 namespace pyflame::python {
 void bind_io(nb::module_& m);
+void bind_mapped(nb::module_& m);
 void init_user_kernel(nb::module_& m);
 void init_sparse(nb::module_& m);
 void init_flops(nb::module_& m);
@@ -37,6 +38,7 @@ void bind(nb::module_ m) {
   init_runtime(m);
   init_memory(m);
   bind_io(m);
+  bind_mapped(m);
   bind_debug(m);
   init_user_kernel(m);
   init_sparse(m);

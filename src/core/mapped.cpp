@@ -1,5 +1,6 @@
 #include "core/mapped.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -99,22 +100,33 @@ void check_mapped(const void* address, const char* op) {
   if (!s || !s->torn.load()) return;
   std::lock_guard lock(slots_mutex());
   PF_FAIL(FileError, op, "the file '", s->path,
-          "' became shorter while its pages were shown (mmap=True); expected a file that nobody "
-          "writes to; what was read of the missing part are zeros; load it again, without mmap "
-          "where others may overwrite it");
+          "' became shorter while its pages were shown; expected a file that nobody cuts; what was "
+          "read of the missing part are zeros; load it again, without mapping it where others may "
+          "overwrite it");
 }
 
 }  // namespace detail
 
-MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op)
+MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op, Writes writes)
     : size_(size), path_(std::move(path)), slot_(-1) {
+  const bool to_file = writes == Writes::ToFile;
+  if (to_file) {
+    int error;
+    do error = posix_fallocate(fd, 0, static_cast<off_t>(size));
+    while (error == EINTR);
+    // Where the system has no such call (and no disk to fill) the pages are all there is.
+    if (error != 0 && error != EOPNOTSUPP && error != EINVAL && error != ENODEV)
+      PF_FAIL(FileError, op, "cannot get ", size, " bytes of room for '", path_,
+              "': ", std::strerror(error), "; expected them on its disk; make room there");
+  }
   // What takes memory comes before what would have to be given back.
   std::string shown = path_;
   std::lock_guard lock(slots_mutex());
-  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  void* p = mmap(nullptr, size, writes == Writes::None ? PROT_READ : PROT_READ | PROT_WRITE,
+                 to_file ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED)
     PF_FAIL(FileError, op, "cannot map '", path_, "': ", std::strerror(errno),
-            "; expected a file that can be mapped; load it without mmap=True");
+            "; expected a file that can be mapped; read it without mapping");
   data_ = static_cast<char*>(p);
   watch();
   for (int i = 0; i < kSlots; ++i) {

@@ -11,14 +11,18 @@
 
 namespace pyflame {
 
-// The whole of an open file in memory, private: writes go to copies of pages.
+// The first `size` bytes of an open file in memory. Writes go to copies of pages, are none, or go to the
+// file, which then gets its room on the disk at once: a page that finds none would be a SIGBUS, too.
 class MappedFile {
  public:
-  MappedFile(int fd, size_t size, std::string path, const char* op);
+  enum class Writes { ToCopies, None, ToFile };
+  MappedFile(int fd, size_t size, std::string path, const char* op,
+             Writes writes = Writes::ToCopies);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   char* data() const { return data_; }
+  size_t size() const { return size_; }
 
  private:
   char* data_;

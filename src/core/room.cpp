@@ -3,10 +3,15 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <fstream>
+#include <limits>
 #include <new>
+#include <string>
 
 namespace pyflame {
 namespace {

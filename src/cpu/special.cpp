@@ -1,7 +1,9 @@
-// Special functions by series, continued fractions and sums that converge for all arguments.
+// Special functions by series, continued fractions and sums that converge for all arguments, in
+// rounds whose number has a bound that does not grow with the arguments.
 #include "table/kernels/special.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -159,15 +161,70 @@ double log_gamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
+// d - log(1 + d), which is d^2 / 2 for small ones: with s = d / (2 + d) it is d s - 2 (atanh(s) - s).
+double above_log(double d) {
+  if (std::abs(d) >= 0.5) return d - std::log1p(d);
+  const double s = d / (2 + d), square = s * s;
+  double rest = 0;
+  for (int k = 41; k >= 3; k -= 2) rest = rest * square + 1.0 / k;
+  return d * s - 2 * s * square * rest;
+}
 // x^a exp(-x) / Gamma(a + 1): where a is large by what x / a differs from 1.
 double gamma_term(double a, double x) {
   if (a < 20) return std::exp(a * std::log(x) - x - log_gamma(a + 1));
   const double d = (x - a) / a;
-  const double gap = std::abs(d) < 0.5 ? std::log1p(d) - d : std::log(x / a) - d;
+  const double gap = std::abs(d) < 0.5 ? -above_log(d) : std::log(x / a) - d;
   const double b = 1 / (a * a);  // Stirling's series
   const double rest = (1.0 / 12 - b * (1.0 / 360 - b * (1.0 / 1260 - b / 1680))) / a;
   return std::exp(a * gap - rest) / std::sqrt(2 * kPi * a);
 }
+// Temme's expansion of the share below x, or above it, for large a and x = a (1 + d) near it:
+// erfc(-+eta sqrt(a / 2)) / 2 -+ exp(-a eta^2 / 2) / sqrt(2 pi a) * sum of c_k(eta) / a^k, where
+// eta^2 / 2 = d - log(1 + d). (Temme 1979; DLMF 8.12.) The c_k are power series of eta.
+constexpr double kNear = 0.3, kLarge = 20;
+class Temme {
+ public:
+  Temme() {
+    constexpr int kAll = kPowers + 2 * kTerms + 2;
+    std::array<double, kAll + 1> alpha{0, 1, 1.0 / 3, 1.0 / 36};
+    for (int n = 4; n <= kAll; ++n) {
+      double sum = alpha[n - 1];
+      for (int j = 2; j < n; ++j) sum -= j * alpha[j] * alpha[n - j + 1];
+      alpha[n] = sum / (n + 1);
+    }
+    std::array<double, kAll> first{-1.0 / 3}, row{};
+    for (int n = 1; n + 2 <= kAll; ++n) first[n] = (n + 2) * alpha[n + 2];
+    row = first;
+    double odd = 1, sign = 1;
+    for (int k = 0; k < kTerms; ++k) {
+      if (k > 0) {
+        odd *= 2 * k + 1;
+        sign = -sign;
+        const double stirling = odd * alpha[2 * k + 1];  // of Gamma's series, times k-th power of -1
+        for (int n = 0; n + 2 * k < kAll - 2; ++n)
+          row[n] = sign * stirling * first[n] + (n + 2) * row[n + 2];
+      }
+      std::copy_n(row.begin(), kPowers, c_[k].begin());
+    }
+  }
+  double share(double a, double d, bool above) const {
+    const double half = above_log(d), eta = std::copysign(std::sqrt(2 * half), d);
+    double sum = 0, power = 1;
+    for (const auto& c : c_) {
+      double at = 0;
+      for (int n = kPowers - 1; n >= 0; --n) at = at * eta + c[n];
+      sum += at * power;
+      power /= a;
+    }
+    const double rest = std::exp(-a * half) / std::sqrt(2 * kPi * a) * sum;
+    const double root = std::copysign(std::sqrt(a * half), d);
+    return above ? std::erfc(root) / 2 + rest : std::erfc(-root) / 2 - rest;
+  }
+
+ private:
+  static constexpr int kTerms = 12, kPowers = 24;
+  std::array<std::array<double, kPowers>, kTerms> c_;
+};
 // The share of Gamma(a) below x, or above it.
 double incomplete(double a, double x, bool above) {
   if (std::isnan(a) || std::isnan(x) || a < 0 || x < 0) return kNan;
@@ -175,6 +232,11 @@ double incomplete(double a, double x, bool above) {
   if (x == 0) return above ? 1 : 0;
   if (std::isinf(a)) return std::isinf(x) ? kNan : above ? 1 : 0;
   if (std::isinf(x)) return above ? 0 : 1;
+  // Series and fraction take sqrt(a) rounds where x is near a, and a hundred elsewhere.
+  if (a > kLarge && std::abs(x - a) < kNear * a) {
+    static const Temme temme;
+    return temme.share(a, (x - a) / a, above);
+  }
   const double first = gamma_term(a, x);
   double r;
   bool upper = x > a + 1;
@@ -189,7 +251,7 @@ double incomplete(double a, double x, bool above) {
     // Lentz's evaluation of the continued fraction.
     constexpr double kTiny = 1e-300;
     double b = x + 1 - a, c = 1 / kTiny, d = 1 / b, h = d;
-    for (int i = 1; i < 1000000; ++i) {
+    for (int i = 1; i < 10000; ++i) {
       const double n = -i * (i - a);
       b += 2;
       d = n * d + b;
@@ -219,13 +281,16 @@ double zeta(double x, double q) {
   if (q <= 0) {
     if (q == std::floor(q)) return kInf;
     if (x != std::floor(x)) return kNan;  // a negative number to a broken power
+    // Those below 0 are -q, -q - 1, ... down to a broken part, by a power that may turn the sign.
+    const double part = -q - std::floor(-q), sign = std::fmod(x, 2) == 0 ? 1 : -1;
+    return sign * (zeta(x, part) - zeta(x, 1 - q)) + zeta(x, 1 - part);
   }
   constexpr int kFirst = 12;
   double sum = 0, a = q;
-  for (int k = 0; k < kFirst || a <= kFirst; ++k, a += 1) {
+  for (int k = 0; k < kFirst; ++k, a += 1) {
     const double term = std::pow(a, -x);
     sum += term;
-    if (k > 100000 || (a > 1 && term < sum * kEps * 1e-3)) return sum;
+    if (a > 1 && term < sum * kEps * 1e-3) return sum;
   }
   const double last = std::pow(a, -x);
   sum += last * a / (x - 1) + last / 2;
@@ -253,6 +318,7 @@ double by_recurrence(double degree, double p0, double p1, Step&& step) {
     const double next = step(k, p1, p0);
     p0 = p1;
     p1 = next;
+    if (std::isnan(p1)) break;  // as all that follow
   }
   return p1;
 }

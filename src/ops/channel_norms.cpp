@@ -1,6 +1,7 @@
 // batch_norm, instance_norm, group_norm and local_response_norm. Statistics, and the sums of the
 // gradient, are kernels over the cells of a tensor in either layout (table/kernels/cells.h); the
 // rest is pointwise, so that an activation or a residual behind it runs in the same pass.
+#include <algorithm>
 #include <cmath>
 
 #include "core/backends.h"
@@ -57,7 +58,8 @@ CellNumbers by_channel(const Tensor& x) {
 }
 // A cell for each of so many groups of channels of each example.
 CellNumbers by_group(const Tensor& x, int64_t groups) {
-  const int64_t n = x->shape[0], each = channels_of(x) / groups, s = space_of(x);
+  const int64_t n = x->shape[0], s = space_of(x);
+  const int64_t each = groups > 0 ? channels_of(x) / groups : 0;
   return x->contiguous ? numbers(1, 1, n * groups, each * s) : numbers(n, s, groups, each);
 }
 
@@ -362,7 +364,7 @@ Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, cons
       op, {y}, {x, weight, bias}, {Saved(x), Saved(weight), Saved(mean), Saved(rstd)},
       [groups, eps, bias_type = dtype_or(bias), op](const Context& c) -> Grads {
         const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
-        const int64_t n = x->shape[0], channels = channels_of(x), each = channels / groups;
+        const int64_t n = x->shape[0], channels = channels_of(x), each = channels / std::max<int64_t>(groups, 1);
         if (x->numel == 0) return of_nothing(x, g, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w}))
           return composed(x, g, w, c.needs(2), bias_type, groups, eps, {}, {});

@@ -696,6 +696,7 @@ Tensor complex_prod(const Tensor& z, const std::optional<IntList>& dim, bool kee
   PF_CHECK(dim->size() == 1, NotSupportedError, "prod", "got ", dim->size(),
            " dimensions of complex numbers; expected one; multiply over one after the other");
   const int d = wrap_dim((*dim)[0], n, "prod");
+  if (n == 0) return clone(z);
   Tensor t = z;
   if (t->shape[d] == 0) {
     Dims shape = t->shape;

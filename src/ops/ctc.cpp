@@ -29,19 +29,23 @@ Tensor from_list(const IntList& list, Device device) {
 // Labels of each sequence in a row of the longest, blanks behind.
 Tensor padded(const Tensor& targets, const IntList& lengths, int64_t blank, Device device) {
   int64_t longest = 0, total = 0;
-  for (const int64_t n : lengths) longest = std::max(longest, n), total += n;
   const auto batch = static_cast<int64_t>(lengths.size());
   const bool joined = targets->shape.size() == 1;
   PF_CHECK(joined || targets->shape.size() == 2, ShapeError, kOp, "got targets of shape ",
            targets->shape, "; expected [N, S], or all labels in one dimension; reshape them");
+  for (const int64_t n : lengths) {
+    PF_CHECK(n <= targets->shape.back(), ValueError, kOp, "got a target length of ", n,
+             " for targets of shape ", targets->shape, "; expected at most ", targets->shape.back(),
+             "; correct target_lengths");
+    longest = std::max(longest, n), total += n;
+  }
   PF_CHECK(joined ? targets->shape[0] >= total : targets->shape[0] == batch, ShapeError, kOp,
            "got targets of shape ", targets->shape, " for ", batch, " sequences of ", total,
            " labels together; expected a row, or all the labels, of each; check target_lengths");
-  PF_CHECK(joined || targets->shape[1] >= longest, ValueError, kOp, "got a target length of ",
-           longest, " for targets of shape ", targets->shape, "; expected at most ",
-           targets->shape[1], "; correct target_lengths");
   const Tensor labels = to(ops::as_index(targets, kOp), device);
   if (batch == 0 || longest == 0) return ops::raw_full({batch, 0}, DType::Int64, device, 0);
+  // Before as many numbers are written: whether there is memory for them.
+  ops::raw_full({batch, longest}, DType::Int64, device, 0);
   IntList places, there;
   int64_t first = 0;
   for (int64_t n = 0; n < batch; ++n) {
@@ -147,9 +151,10 @@ Tensor ctc_losses(const Tensor& given, const Tensor& targets, const IntList& inp
     PF_CHECK(n >= 0, ValueError, kOp, "got a target length of ", n, "; expected 0 or more");
   const Tensor log_probs = ops::widened(given);
   const Device device = log_probs->storage->device;
+  if (batch == 0) return to(sum(log_probs, IntList{0, 2}), given->dtype);  // however many steps
   const Tensor rows = padded(targets, target_lengths, blank, device);
   const Lengths lengths{from_list(input_lengths, device), from_list(target_lengths, device)};
-  const bool by_kernel = has_kernels(device) && batch > 0;
+  const bool by_kernel = has_kernels(device);
   Tensor loss;
   if (!by_kernel) {
     loss = by_operations(log_probs, rows, lengths, blank);

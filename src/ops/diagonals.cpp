@@ -172,6 +172,8 @@ Tensor vander(const Tensor& x, optional<int64_t> columns, bool increasing) {
   const int64_t n = columns.value_or(x->numel);
   PF_CHECK(n >= 0, ValueError, "vander", "got N ", n, "; expected at least 0; correct it");
   const DType dtype = is_integral(x->dtype, true) ? DType::Int64 : x->dtype;
+  checked_numel({x->numel, n}, "vander");
+  if (x->numel == 0) return clone(expand(reshape(to(x, dtype), {0, 1}), {0, n}));
   const Tensor exponents = arange(0, n, 1, DType::Int64, x->storage->device);
   const Tensor powers = pow(unsqueeze(to(x, dtype), 1), to(exponents, dtype));
   return increasing ? powers : flip(powers, {1});

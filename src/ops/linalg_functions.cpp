@@ -317,6 +317,7 @@ Tensor vander(const Tensor& x, optional<int64_t> columns_wanted) {
   Dims shape = t->shape;
   shape.push_back(n);
   checked_numel(shape, op);
+  if (t->numel == 0) return clone(expand(unsqueeze(t, -1), shape.vec()));
   // Before so many powers are made: whether there is memory for the result.
   if (n > 1024) ops::raw_full(shape, t->dtype, t->storage->device, 0);
   TensorList powers{ones_like(t)};

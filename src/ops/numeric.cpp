@@ -133,6 +133,10 @@ TensorList gradient_at(const Tensor& input, const TensorList& spacing, const opt
   return out;
 }
 
+void check_has_dimensions(const Tensor& y, const char* op) {
+  PF_CHECK(!y->shape.empty(), ShapeError, op,
+           "got a tensor of 0 dimensions; expected at least 1; reshape it");
+}
 // Sums of the areas so far.
 Tensor cumulative(const Tensor& y, const Tensor& steps, double dx, int d) {
   const int64_t n = y->shape[d];
@@ -142,12 +146,15 @@ Tensor cumulative(const Tensor& y, const Tensor& steps, double dx, int d) {
   return cumsum(areas, d);
 }
 Tensor cumulative_trapezoid(const Tensor& given, double dx, int64_t dim) {
-  const Tensor y = in_floats(given, "cumulative_trapezoid");
-  return cumulative(y, {}, dx, wrap_dim(dim, y->shape.size(), "cumulative_trapezoid"));
+  const char* op = "cumulative_trapezoid";
+  const Tensor y = in_floats(given, op);
+  check_has_dimensions(y, op);
+  return cumulative(y, {}, dx, wrap_dim(dim, y->shape.size(), op));
 }
 Tensor cumulative_trapezoid_at(const Tensor& given, const Tensor& points, int64_t dim) {
   const char* op = "cumulative_trapezoid";
   const Tensor y = in_floats(given, op), x = in_floats(points, op);
+  check_has_dimensions(y, op);
   const int d = wrap_dim(dim, y->shape.size(), op);
   Tensor at = x;
   if (x->shape.size() == 1) {

@@ -115,7 +115,7 @@ def test_npy(dtype, order, tmp_path):
     x = (np.arange(30).reshape(5, 3, 2) % 7).astype(dtype, order=order)
     np.save(tmp_path / "x.npy", x)
     dataset = datasets.NumPyArrays(tmp_path / "x.npy")
-    assert isinstance(dataset.arrays[""], np.memmap) and len(dataset) == 5
+    assert not dataset.arrays[""].flags.writeable and len(dataset) == 5
     np.testing.assert_array_equal(dataset[-1][0].numpy(), x[-1])
     for at in ([1, 2, 3], [4, 0, 0]):
         (batch,) = next(iter(DataLoader(Subset(dataset, at), 3)))
@@ -130,7 +130,7 @@ def test_npz(save, tmp_path):
     x, y = np.random.default_rng(0).random((7, 3), np.float32), np.arange(7)
     save(tmp_path / "d.npz", x=x, y=y, other=np.zeros(3))
     dataset = datasets.NumPyArrays(tmp_path / "d.npz", ["y", "x"], transform=lambda t: t * 10)
-    assert isinstance(dataset.arrays["x"], np.memmap) == (save is np.savez)
+    assert (dataset._mappings._mappings != []) == (save is np.savez)
     seen, pictures = next(iter(DataLoader(dataset, 7)))
     np.testing.assert_array_equal(seen.numpy(), y * 10)
     np.testing.assert_array_equal(pictures.numpy(), x)

@@ -42,6 +42,35 @@ def regular(path, what):
         ) from None
 
 
+def mapped(file, begin, dtype, count, path, what):
+    """(array of one dimension over bytes of an open file, what its `check` tells of pages that went away)
+
+    The array shows the file until its last view goes; what others cut off it reads as zeros.
+    """
+    import numpy as np
+
+    if not count:  # no bytes can be mapped
+        return np.empty(0, dtype), None
+    end = begin + count * np.dtype(dtype).itemsize
+    memory = _C._MappedBytes(file.fileno(), end, str(path), f"datasets.{what}", "none")
+    return np.frombuffer(memory, dtype, count, begin), memory
+
+
+class Mappings:
+    """Mapped files that are asked, after they were read, whether pages of theirs went away. A copy in
+    another process has copies of the arrays, and nothing to ask."""
+
+    def __init__(self, mappings=()):
+        self._mappings = [m for m in mappings if m is not None]
+
+    def check(self, what):
+        for mapping in self._mappings:
+            mapping.check(f"datasets.{what}")
+
+    def __reduce__(self):
+        return Mappings, ()
+
+
 def checked_index(index, size, what):
     """`index` from 0 on; IndexError outside, where iteration ends."""
     if not -size <= index < size:

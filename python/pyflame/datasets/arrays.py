@@ -7,7 +7,16 @@ import zipfile
 
 from .. import _C
 from ..utils.data.dataset import Dataset, batched
-from ._opening import Transformed, checked_index, damaged, path_text, regular, rows
+from ._opening import (
+    Mappings,
+    Transformed,
+    checked_index,
+    damaged,
+    mapped,
+    path_text,
+    regular,
+    rows,
+)
 
 # What deflate makes of a byte at most: a member that claims more is damaged or malicious.
 _DEFLATE = 1032
@@ -49,14 +58,10 @@ def _check_size(shape, dtype, have, path, what):
         )
 
 
-def _mapped(file, begin, shape, fortran, dtype):
-    """An array of the bytes from `begin` on that are read when they are looked at."""
-    import numpy as np
-
-    order = "F" if fortran else "C"
-    if 0 in shape:  # no bytes can be mapped
-        return np.empty(shape, dtype, order)
-    return np.memmap(file, dtype, "r", begin, shape, order)
+def _mapped(file, begin, shape, fortran, dtype, path, what):
+    """(array of the bytes from `begin` on that are read when they are looked at, its mapping)"""
+    flat, mapping = mapped(file, begin, dtype, math.prod(shape), path, what)
+    return flat.reshape(shape, order="F" if fortran else "C"), mapping
 
 
 def _too_many_dimensions(shape, path, what):
@@ -65,17 +70,17 @@ def _too_many_dimensions(shape, path, what):
 
 
 def read_npy(path, what):
-    """The array of a .npy file, mapped."""
+    """(array of a .npy file, its mapping or None)"""
     with regular(path, what) as file:
         shape, fortran, dtype = _header(file, path, what)
         _too_many_dimensions(shape, path, what)
         begin = file.tell()
         _check_size(shape, dtype, os.fstat(file.fileno()).st_size - begin, path, what)
-        return _mapped(file, begin, shape, fortran, dtype)
+        return _mapped(file, begin, shape, fortran, dtype, path, what)
 
 
 def _member(file, archive, info, path, what):
-    """One array of a .npz file: mapped if it is stored as it is, else read."""
+    """(one array of a .npz file, its mapping): mapped if it is stored as it is, else read."""
     import numpy as np
 
     shown = f"{path}:{info.filename}"
@@ -96,18 +101,19 @@ def _member(file, archive, info, path, what):
             data = stream.read()
             _check_size(shape, dtype, len(data), shown, what)
             if not data:
-                return np.empty(shape, dtype)
-            return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+                return np.empty(shape, dtype), None
+            read = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+            return read, None
     file.seek(info.header_offset)
     name, extra = struct.unpack("<26xHH", file.read(_LOCAL_HEADER))
     begin += info.header_offset + _LOCAL_HEADER + name + extra
     if begin + math.prod(shape) * dtype.itemsize > os.fstat(file.fileno()).st_size:
         raise damaged(what, shown, "ends before its values do", "a whole file")
-    return _mapped(file, begin, shape, fortran, dtype)
+    return _mapped(file, begin, shape, fortran, dtype, shown, what)
 
 
 def read_npz(path, what, names=None):
-    """The arrays of a .npz file by name, in the file's order or that of `names`."""
+    """(array, mapping) of a .npz file by name, in the file's order or that of `names`."""
     with regular(path, what) as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -139,13 +145,15 @@ class NumPyArrays(Transformed, Dataset):
         path = path_text(path, what)
         self.transform = transform
         if path.endswith(".npz"):
-            self.arrays = read_npz(path, what, arrays)
+            read = read_npz(path, what, arrays)
         elif arrays is None:
-            self.arrays = {"": read_npy(path, what)}
+            read = {"": read_npy(path, what)}
         else:
             raise _C.ValueError(
                 f"pf.datasets.{what}: got arrays={arrays!r} for '{path}'; names are for .npz files"
             )
+        self.arrays = {name: a for name, (a, _) in read.items()}
+        self._mappings = Mappings(m for _, m in read.values())
         sizes = {name: a.shape[0] if a.ndim else None for name, a in self.arrays.items()}
         if not sizes or None in sizes.values() or len({*sizes.values()}) != 1:
             raise damaged(
@@ -162,7 +170,9 @@ class NumPyArrays(Transformed, Dataset):
         return self._transformed(first), *others
 
     def _rows(self, indices):
-        return [_C.from_numpy(rows(a, indices)) for a in self.arrays.values()]
+        taken = [_C.from_numpy(rows(a, indices)) for a in self.arrays.values()]
+        self._mappings.check("NumPyArrays")
+        return taken
 
     def _batch(self, indices):
         first, *others = self._rows(indices)

@@ -4,7 +4,7 @@ import os
 
 from .. import _C
 from ..utils.data.dataset import Dataset, batched
-from ._opening import checked_index, damaged, path_text, regular
+from ._opening import Mappings, checked_index, damaged, mapped, path_text, regular
 from .arrays import read_npy
 
 _DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
@@ -33,7 +33,7 @@ class Tokens(Dataset):
                 f"pf.datasets.Tokens: got dtype {dtype!r}; expected one of {_DTYPES}"
             )
         if path.endswith(".npy"):
-            self.tokens = read_npy(path, "Tokens")
+            self.tokens, mapping = read_npy(path, "Tokens")
             if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
                 found = f"{self.tokens.dtype} of shape {self.tokens.shape}"
                 raise damaged("Tokens", path, f"has {found}", "integers in one dimension")
@@ -46,7 +46,8 @@ class Tokens(Dataset):
                         "check dtype",
                     )  # fmt: skip
                 kind = np.dtype(name).newbyteorder("<")
-                self.tokens = np.memmap(file, kind, "r") if size else np.empty(0, kind)
+                self.tokens, mapping = mapped(file, 0, kind, size // item, path, "Tokens")
+        self._mappings = Mappings([mapping])
         if len(self.tokens) <= self.length:
             raise damaged(
                 "Tokens", path, f"has {len(self.tokens)} tokens",
@@ -79,6 +80,7 @@ class Tokens(Dataset):
         made = np.empty((len(begins), self.length + 1), np.int64)
         for row, begin in zip(made, begins):
             row[:] = self.tokens[begin : begin + self.length + 1]
+        self._mappings.check("Tokens")
         limit = 2**63 if self.vocab is None else self.vocab
         wrong = (made < 0) | (made > limit - 1)
         if wrong.any():
