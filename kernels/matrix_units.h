@@ -9,8 +9,8 @@
 // its part of every lane's elements: which k meet in an instruction does not matter.
 //
 // -DPF_T says which elements. -DPF_MATRIX_UNIT=1 (MFMA, CDNA), 2 (WMMA, RDNA 3) or 3 (WMMA, RDNA 4)
-// and -DPF_CDNA=2|3 say which unit; without them the target does. -DPF_TF32=1: floats with 10 bits
-// of fraction, where the unit is faster on them (CDNA 3's xf32). The host acts it out.
+// and -DPF_CDNA=2|3|4 say which unit; without them the target does. -DPF_TF32=1: floats with 10
+// bits of fraction, where the unit is faster on them (CDNA 3's xf32). The host acts it out.
 #ifndef PF_MATRIX_UNITS_H
 #define PF_MATRIX_UNITS_H
 #include "acted.h"
@@ -28,6 +28,8 @@
 #ifndef PF_CDNA
 #if defined(__gfx90a__)
 #define PF_CDNA 2
+#elif defined(__gfx950__)
+#define PF_CDNA 4
 #else
 #define PF_CDNA 3
 #endif
@@ -38,14 +40,16 @@ enum {
   PF_UNIT_M = 32,
   PF_UNIT_N = 32,
   PF_UNIT_SUMS = 16,
-  PF_UNIT_DEPTH = sizeof(PF_T) == 1 ? 16 : 4,
+  PF_UNIT_DEPTH = sizeof(PF_T) == 1                   ? 16
+                  : sizeof(PF_T) == 2 && PF_CDNA >= 4 ? 8
+                                                      : 4,
   PF_UNIT_K = PF_UNIT_DEPTH * 2,
 #if PF_TF32
   PF_UNIT_REPEAT = 2,
 #else
-  PF_UNIT_REPEAT = sizeof(PF_T) == 2                   ? 1
-                   : sizeof(PF_T) == 1 && PF_CDNA >= 3 ? 2
-                                                       : 4,
+  PF_UNIT_REPEAT = sizeof(PF_T) == 2 || (sizeof(PF_T) == 1 && PF_CDNA >= 4) ? 1
+                   : sizeof(PF_T) == 1 && PF_CDNA >= 3                      ? 2
+                                                                            : 4,
 #endif
 };
 PF_DEVICE int pf_unit_k(int lane) {
@@ -101,6 +105,23 @@ PF_DEVICE V pf_unit_vector(const pf_u32* w) {
 
 // One instruction.
 #if PF_MATRIX_UNIT == 1
+#if PF_CDNA >= 4
+typedef __bf16 pf_bfloat8 __attribute__((ext_vector_type(8)));
+typedef _Float16 pf_half8 __attribute__((ext_vector_type(8)));
+typedef int pf_int4 __attribute__((ext_vector_type(4)));
+PF_DEVICE pf_unit_floats pf_unit_step(pf_bf16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(pf_unit_vector<pf_bfloat8>(a),
+                                                 pf_unit_vector<pf_bfloat8>(b), c, 0, 0, 0);
+}
+PF_DEVICE pf_unit_floats pf_unit_step(pf_f16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_f16(pf_unit_vector<pf_half8>(a),
+                                                pf_unit_vector<pf_half8>(b), c, 0, 0, 0);
+}
+PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_unit_ints c) {
+  return __builtin_amdgcn_mfma_i32_32x32x32_i8(pf_unit_vector<pf_int4>(a),
+                                               pf_unit_vector<pf_int4>(b), c, 0, 0, 0);
+}
+#else
 PF_DEVICE pf_unit_floats pf_unit_step(pf_bf16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
   return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(pf_unit_vector<pf_short4>(a),
                                                   pf_unit_vector<pf_short4>(b), c, 0, 0, 0);
@@ -109,6 +130,7 @@ PF_DEVICE pf_unit_floats pf_unit_step(pf_f16, const pf_u32* a, const pf_u32* b, 
   return __builtin_amdgcn_mfma_f32_32x32x8f16(pf_unit_vector<pf_half4>(a),
                                               pf_unit_vector<pf_half4>(b), c, 0, 0, 0);
 }
+#endif
 #if PF_TF32
 PF_DEVICE pf_unit_floats pf_unit_step(float, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
   return __builtin_amdgcn_mfma_f32_32x32x4_xf32(pf_unit_vector<pf_float2>(a),
@@ -120,12 +142,12 @@ PF_DEVICE pf_unit_floats pf_unit_step(float, const pf_u32* a, const pf_u32* b, p
                                               0, 0, 0);
 }
 #endif
-#if PF_CDNA >= 3
+#if PF_CDNA == 3
 PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_unit_ints c) {
   return __builtin_amdgcn_mfma_i32_32x32x16_i8(pf_unit_vector<long>(a), pf_unit_vector<long>(b), c,
                                                0, 0, 0);
 }
-#else
+#elif PF_CDNA == 2
 PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_unit_ints c) {
   return __builtin_amdgcn_mfma_i32_32x32x8i8(pf_unit_vector<int>(a), pf_unit_vector<int>(b), c, 0,
                                              0, 0);

@@ -70,11 +70,11 @@ PF_DEVICE void pf_land() {}
 #define PF_STEP_ENDS() (void)0
 #define PF_FEW_REGISTERS 0
 #endif
-// What a lane reads of a tile: PF_UNIT_DEPTH elements of a row from k on.
-template <int CHUNKS>
+// What a lane reads of a tile: so many elements of a row from k on.
+template <int CHUNKS, int DEPTH = PF_UNIT_DEPTH>
 PF_DEVICE void pf_read_tile(const char* tile, int row, int k, pf_u32* w) {
-  constexpr int step = PF_UNIT_DEPTH < 8 ? static_cast<int>(PF_UNIT_DEPTH) : 8;
-  PF_UNROLL for (int e = 0; e < PF_UNIT_DEPTH; e += step) pf_load_words<step * 2, false>(
+  constexpr int step = DEPTH < 8 ? DEPTH : 8;
+  PF_UNROLL for (int e = 0; e < DEPTH; e += step) pf_load_words<step * 2, false>(
       tile + pf_chunk_at<CHUNKS>(row, (k + e) / 8) + (k + e) % 8 * 2, w + e / 2);
 }
 template <int OWN, int D, int BLOCK, int THREADS, bool HELD>
@@ -218,8 +218,14 @@ PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char*, cons
   PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
     PF_UNROLL for (int j = 0; j < D / PF_UNIT_M; ++j) {
       pf_u32 z[PF_UNIT_WORDS];
-      pf_read_tile<OTHER / 8>(turned, j * PF_UNIT_M + lane % PF_UNIT_M,
-                              k * PF_UNIT_K + pf_unit_k(lane), z);
+      const int row = j * PF_UNIT_M + lane % PF_UNIT_M;
+#if PF_MATRIX_UNIT == 1
+      // Those k whose weights the lane has: a result comes to it in fours.
+      PF_UNROLL for (int e = 0; e < PF_UNIT_DEPTH; e += 4)
+          pf_read_tile<OTHER / 8, 4>(turned, row, k * PF_UNIT_K + pf_unit_row(lane, e), z + e / 2);
+#else
+      pf_read_tile<OTHER / 8>(turned, row, k * PF_UNIT_K + pf_unit_k(lane), z);
+#endif
       PF_UNROLL for (int i = 0; i < OWN / PF_UNIT_N; ++i)
           pf_unit_multiply<PF_T>(z, p.w[i][k], r.c[i][j]);
       if (j % 2 == 1) PF_STEP_ENDS();

@@ -7,6 +7,7 @@ is reused) and writes a wheel that only points here. A wheel comes from the pare
 import base64
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -72,28 +73,35 @@ def _project():
     }
 
 
+def _nanobind(build):
+    """The option for CMake that names a copy of nanobind in the build directory: pip deletes the
+    environment that has it, and `make` there should go on working."""
+    run = subprocess.run(
+        [sys.executable, "-P", "-m", "nanobind", "--cmake_dir"], capture_output=True, text=True
+    )
+    if run.returncode:
+        return []  # CMake says what is missing
+    shutil.copytree(Path(run.stdout.strip()).parent, build / "nanobind", dirs_exist_ok=True)
+    return [f"-Dnanobind_DIR={build}/nanobind/cmake"]
+
+
 def _build():
-    """Brings the module in python/pyflame up to date with the sources."""
+    """Makes the module for this Python where there is none; what `cmake ..` configured stays."""
     build = ROOT / "build"
-    if not (build / "CMakeCache.txt").exists():
-        command = ["cmake", "-S", str(ROOT), "-B", str(build), "-DPYFLAME_BUILD_TESTS=OFF"]
+    if (HERE / "pyflame" / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}").exists() and (
+        build / "CMakeCache.txt"
+    ).exists():
+        return
+    # With the source: pip calls from this folder, which is not the project's.
+    command = ["cmake", "-S", str(ROOT), "-B", str(build), f"-DPython_EXECUTABLE={sys.executable}"]
+    if (build / "CMakeCache.txt").exists():
+        # Configured without this Python: `cmake ..` alone is enough for C++.
+        command += ["-DPYFLAME_BUILD_PYTHON=ON"]
+    else:
+        command += ["-DPYFLAME_BUILD_TESTS=OFF"]
         if subprocess.run(["ninja", "--version"], capture_output=True).returncode == 0:
             command += ["-G", "Ninja"]
-        subprocess.run([*command, f"-DPython_EXECUTABLE={sys.executable}"], check=True)
-    elif not (HERE / "pyflame" / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}").exists():
-        # The directory was configured without this Python: `cmake ..` alone is enough for C++.
-        subprocess.run(
-            [
-                "cmake",
-                "-B",
-                str(build),
-                "-DPYFLAME_BUILD_PYTHON=ON",
-                f"-DPython_EXECUTABLE={sys.executable}",
-            ],
-            check=True,
-        )
-    else:
-        return
+    subprocess.run([*command, *_nanobind(build)], check=True)
     jobs = str(os.cpu_count() or 2)
     subprocess.run(["cmake", "--build", str(build), "-j", jobs, "--target", "_C"], check=True)
 

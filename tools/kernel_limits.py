@@ -30,8 +30,6 @@ LIMITS = [
     Limit("flash_.*", ("gfx",), "scalars", 320, "where matrices begin, and numbers of every feature, once"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
     Limit("sdpa_dmask", ("sm",), "spill", 112, "those and two of the sums, once a tile"),
-    Limit("sdpa.*", ("gfx11", "gfx12"), "spill", 56, "dk and dv of more than 64 columns"),
-    Limit("sdpa.*", ("gfx",), "spill", 168, "everything at once, in dk and dv", SOFT_CAPS),
     Limit("sdpa.*", ("gfx",), "scalars", 208, "where matrices begin, and numbers of every feature, once"),
     Limit("flash_.*", ("gfx11",), "spill", 336, "a cap's slope needs both products at once", SOFT_CAPS),
     Limit("flash_.*", ("gfx1",), "scratch", 24, "a word or two", SOFT_CAPS),

@@ -12,7 +12,7 @@ spilled or memory of a thread is used for anything else; a block takes more than
 a kernel for matrix units has no instruction of theirs; AMD's code does not know that an address is in
 global memory (flat_load). tools/kernel_limits.py has those that are known, with reasons.
 
-    tools/kernels.py --all              everything, four AMD and two NVIDIA architectures
+    tools/kernels.py --all              everything, five AMD and two NVIDIA architectures
     tools/kernels.py --all gfx942       for these
     tools/kernels.py --sample SEED      a share of it that takes two minutes: each kind of kernel for one
                                         AMD and one NVIDIA architecture, drawn by SEED so that pairs of
@@ -41,7 +41,8 @@ import kernel_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
-WARP = {"gfx90a": 64, "gfx942": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "sm_90": 32}
+WARP = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "sm_90": 32}
+NEWER = ("gfx950",)  # which clang 19 does not know
 AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
 MAX_SHARED = 65536
@@ -49,9 +50,9 @@ MAX_SCALARS = 64  # spilled ones; they fill one or two vector registers
 GROUP = "pf_program"  # how kernels of pointwise groups begin
 
 
-def find_tool(name):
-    """The newest `name-<version>` of LLVM 19 or later, or None."""
-    for version in (21, 20, 19):
+def find_tool(name, arch=""):
+    """The newest `name-<version>` of LLVM 19 or later that knows the architecture, or None."""
+    for version in (22, 21, 20) if arch in NEWER else (21, 20, 19):
         path = shutil.which(f"{name}-{version}")
         if path:
             return path
@@ -212,12 +213,11 @@ def matrix_instruction(program):
             t, "tf32" if tf32 else ""
         )
         return (r"wgmma\S*" if unit == "2" else r"mma\.sync\S*") + kind
-    if arch in ("gfx90a", "gfx942"):
+    if WARP[arch] == 64:
         if t == "float":
             return "v_mfma_f32_32x32x4_xf32" if tf32 else r"v_mfma_f32_32x32x2_?f32"
-        if t == "pf_i8":
-            return "v_mfma_i32_32x32x16_i8" if arch == "gfx942" else "v_mfma_i32_32x32x8i8"
-        return "v_mfma_"
+        k = {"gfx90a": (8, "8"), "gfx942": (16, "8"), "gfx950": (32, "16")}[arch]
+        return rf"v_mfma_i32_32x32x{k[0]}_?i8" if t == "pf_i8" else rf"v_mfma_f32_32x32x{k[1]}_?b?f16"
     return "v_wmma_i32_16x16x16_iu8" if t == "pf_i8" else "v_wmma_"
 
 
@@ -279,7 +279,7 @@ def check_flat(code):
 def clang_command(program, out):
     options = [f"-DPF_WARP={WARP[program.arch]}", f"-I{KERNELS}", *program.options]
     return [
-        find_tool("clang++"),
+        find_tool("clang++", program.arch),
         *("-x", "hip", "--cuda-device-only", f"--offload-arch={program.arch}", "-nogpulib"),
         *("-nogpuinc", "--no-gpu-bundle-output", "-std=c++17", "-O3", "-ffp-contract=off"),
         *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable"),
@@ -400,10 +400,17 @@ def revision():
 
 
 def architectures(args, seed):
-    """Those that programs are recorded for."""
+    """Those that programs are recorded for: what a compiler here knows."""
+    amd = [a for a in AMD if find_tool("clang++", a)]
     if args.sample:
-        return [AMD[seed % len(AMD)], NVIDIA[seed // len(AMD) % len(NVIDIA)]]
-    return args.arch or list(WARP)
+        return [amd[seed % len(amd)], NVIDIA[seed // len(amd) % len(NVIDIA)]]
+    return args.arch or [*amd, *NVIDIA]
+
+
+def drawn(i):
+    """Where a sample sends file i: to two of AMD's architectures, one of either wavefront."""
+    amd = [[a for a in AMD if WARP[a] == w and find_tool("clang++", a)] for w in (64, 32)]
+    return [amd[0][i % len(amd[0])], amd[1][i // 2 % len(amd[1])], NVIDIA[i % len(NVIDIA)]]
 
 
 def main():
@@ -426,10 +433,17 @@ def main():
         parser.error(f"no architecture {', '.join(unknown)}; there are {', '.join(WARP)}")
 
     missing = [t for t in ("clang++", "llvm-readelf", "llvm-objdump") if not find_tool(t)]
+    missing += [f"clang++ for {a}" for a in args.arch if a in AMD and not find_tool("clang++", a)]
     if missing:
         sys.exit(f"kernels.py: no {' and no '.join(missing)}; run tools/setup.sh ci")
     nvrtc = Nvrtc().version
-    clang = subprocess.run([find_tool("clang++"), "--version"], capture_output=True, text=True)
+    clang = {}
+    for arch in AMD:
+        if compiler := find_tool("clang++", arch):
+            run = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+            clang[arch] = run.stdout.splitlines()[0]
+        else:
+            print(f"{arch}: no compiler here knows it (clang-22 does): left out")
     started = time.time()
     if args.hiprtc:
         hiprtc.build()
@@ -453,10 +467,9 @@ def main():
         text = args.build / "tests/cpp/kernel_text"
         for i, (path, cases) in enumerate(corpus(text, folder, args.random, sample)):
             names |= {(path, entry): case for entry, case in cases.items()}
-            # A sample sends every file to two of the architectures of AMD, each kind of wavefront once.
-            drawn = [AMD[i % 2], AMD[2 + i // 2 % 2], NVIDIA[i % 2]] if args.sample else archs
-            programs += [Program(path, a, tuple(cases), (), len(cases)) for a in drawn]
-        rtc += [p for p in programs if p.arch in AMD]
+            targets = drawn(i) if args.sample else archs
+            programs += [Program(path, a, tuple(cases), (), len(cases)) for a in targets]
+        rtc += [p for p in programs if p.arch in AMD and p.arch not in NEWER]
         everything = []
         for i, (arch, process) in enumerate(processes.items()):
             found, complaints = recorded(process, arch, Path(folder) / arch)
@@ -465,7 +478,7 @@ def main():
             everything += found
             chosen = draw(found, seed + i, args.programs) if args.sample else found
             programs += chosen
-            if arch in AMD:
+            if arch in AMD and arch not in NEWER:
                 rtc += draw(found, seed, 500)
         if any(a in NVIDIA for a in archs):  # for AMD all kernels of a file are one program
             asked = [p for p in everything if p.arch in NVIDIA]
@@ -505,7 +518,7 @@ def main():
     result = {
         "commit": revision(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "clang": clang.stdout.splitlines()[0],
+        "clang": clang,
         "nvrtc": nvrtc,
         "kernels": kernels,
         "hiprtc": hiprtc.Hiprtc().version if args.hiprtc else None,

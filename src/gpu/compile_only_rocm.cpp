@@ -29,7 +29,7 @@ int properties(void* out, int) {
   put(l.warp, arch.rfind("gfx9", 0) == 0 ? 64 : 32);
   put(l.max_block, 1024);
   put(l.max_grid, 2147483647);
-  put(l.compute_units, arch == "gfx942" ? 304 : arch == "gfx90a" ? 104 : 64);
+  put(l.compute_units, arch == "gfx942" ? 304 : arch == "gfx950" ? 256 : arch == "gfx90a" ? 104 : 64);
   std::strncpy(p + l.arch, target.c_str(), 255);
   return kSuccess;
 }

@@ -42,17 +42,18 @@ pf_few arguments(const FewConvolution& p) {
 Defines options_of(const KernelArgs& a, const FewConvolution& p, int64_t pitch, int64_t wide,
                    int64_t tile_n) {
   const pf_conv& q = p.conv;
-  return Defines()
-      .type("PF_T", p.dtype)
-      .value("PF_C", q.channels)
-      .value("PF_PITCH", pitch)
-      .value("PF_HIGH", q.taps[1])
-      .value("PF_WIDE", q.taps[2])
-      .value("PF_DOWN", q.stride[1])
-      .value("PF_RIGHT", q.stride[2])
-      .value("WIDE", wide)
-      .value("PF_N", tile_n)
-      .value("PF_MATRIX_UNIT", matrix_unit(a.traits()));
+  return with_cdna(Defines()
+                       .type("PF_T", p.dtype)
+                       .value("PF_C", q.channels)
+                       .value("PF_PITCH", pitch)
+                       .value("PF_HIGH", q.taps[1])
+                       .value("PF_WIDE", q.taps[2])
+                       .value("PF_DOWN", q.stride[1])
+                       .value("PF_RIGHT", q.stride[2])
+                       .value("WIDE", wide)
+                       .value("PF_N", tile_n)
+                       .value("PF_MATRIX_UNIT", matrix_unit(a.traits())),
+                   a.traits());
 }
 // The gradient by the weight: blocks that stay, and what joins their sums.
 bool weight_gradient(const KernelArgs& a, const FewConvolution& p) {
@@ -127,8 +128,7 @@ bool few_convolution(const KernelArgs& a, const FewConvolution& p) {
   const int64_t shared = tile_n * column + lines * line;
   if (a.traits().max_shared < static_cast<size_t>(shared)) return false;
   f.packed = a.workspace(static_cast<size_t>(f.tiles_n * tile_n * column));
-  Defines defines = options_of(a, p, pitch, wide, tile_n);
-  if (a.traits().architecture == "gfx90a") defines = std::move(defines).value("PF_CDNA", 2);
+  const Defines defines = options_of(a, p, pitch, wide, tile_n);
   a.launch(a.compile("conv_few_pack.h", defines, "pf_conv_few_pack"),
            blocks_for(f.tiles_n * tile_n * column / 2, 256), 256, 0, f);
   a.launch(a.compile("conv_few.h", defines, "pf_conv_few"),

@@ -210,16 +210,17 @@ struct Job {
     const Traits& t = a.traits();
     const int64_t block = s.own * s.warps, own = t.amd && s.held ? 0 : block * d * 2;
     Function f = compile(a, "flash_mask.h",
-                         Defines()
-                             .type("PF_T", dtype)
-                             .value("PF_MASK", kind)
-                             .value("PF_FEATURES", features & ~PF_GROUPS)
-                             .value("PF_D", d)
-                             .value("PF_OWN", s.own)
-                             .value("PF_WARPS", s.warps)
-                             .value("PF_OTHER", s.other)
-                             .value("PF_HELD", s.held)
-                             .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                         with_cdna(Defines()
+                                       .type("PF_T", dtype)
+                                       .value("PF_MASK", kind)
+                                       .value("PF_FEATURES", features & ~PF_GROUPS)
+                                       .value("PF_D", d)
+                                       .value("PF_OWN", s.own)
+                                       .value("PF_WARPS", s.warps)
+                                       .value("PF_OTHER", s.other)
+                                       .value("PF_HELD", s.held)
+                                       .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                                   t),
                          "flash_dmask");
     launch_mask(a, f, block, s.other, s.warps * t.warp,
                 std::max(2 * own + 4 * s.other * d, block * (s.other + 1) * 4));
@@ -277,17 +278,18 @@ struct Job {
                                              : 3;
          ; gives = 1) {
       Function f = compile(a, file,
-                           Defines()
-                               .type("PF_T", dtype)
-                               .value("PF_MASK", kind)
-                               .value("PF_FEATURES", features)
-                               .value("PF_D", d)
-                               .value("PF_OWN", s.own)
-                               .value("PF_WARPS", s.warps)
-                               .value("PF_OTHER", s.other)
-                               .value("PF_HELD", s.held)
-                               .value("PF_GIVES", gives)
-                               .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                           with_cdna(Defines()
+                                         .type("PF_T", dtype)
+                                         .value("PF_MASK", kind)
+                                         .value("PF_FEATURES", features)
+                                         .value("PF_D", d)
+                                         .value("PF_OWN", s.own)
+                                         .value("PF_WARPS", s.warps)
+                                         .value("PF_OTHER", s.other)
+                                         .value("PF_HELD", s.held)
+                                         .value("PF_GIVES", gives)
+                                         .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                                     t),
                            entry);
       a.launch(f, Grid(blocks), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, block * d * 2)), at);

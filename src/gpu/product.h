@@ -111,6 +111,8 @@ const char* product_library();
 // The matrix instructions on 16-bit floats and int8 that our kernels use: 0 if there are none, 1 on
 // NVIDIA, on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
 int matrix_unit(const Traits&);
+// The options and, where AMD's MFMA has other forms than CDNA 3's, which CDNA it is (PF_CDNA).
+Defines with_cdna(Defines, const Traits&);
 
 inline constexpr int kMostProposals = 32;  // of a library, that are measured
 

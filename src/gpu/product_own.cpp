@@ -253,7 +253,7 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
                         .value("B_ALONG_K", b);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
+  options = with_cdna(std::move(options), t);
   const int out_item = static_cast<int>(itemsize(p.out));
   if (gathered) {
     options =
@@ -304,6 +304,11 @@ int matrix_unit(const Traits& t) {
   if (!t.amd) return a.rfind("sm_", 0) == 0 && std::stoi(a.substr(3)) >= 80;
   if (a == "gfx90a" || a == "gfx942" || a == "gfx950") return 1;
   return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
+}
+
+Defines with_cdna(Defines options, const Traits& t) {
+  const int cdna = t.architecture == "gfx90a" ? 2 : t.architecture == "gfx950" ? 4 : 3;
+  return cdna == 3 ? options : std::move(options).value("PF_CDNA", cdna);
 }
 
 int small_product_tile(const Traits& t, const Product& p) {

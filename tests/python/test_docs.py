@@ -83,3 +83,24 @@ def test_all_layers_are_listed_and_tested(tmp_path):
     # Of layers for one to three dimensions tests make the name.
     untested = [n for n in kinds if not re.search(rf"\b{re.sub(r'[123]d$', '', n)}", tests)]
     assert not unlisted and not untested, (unlisted, untested)
+
+
+def missing_of(text):
+    """Names in code of what a text says is not there (yet)."""
+    sentences = re.split(
+        r"(?<=[.;:])\s+|\n\s*\n|^\s*\* ", re.sub(r"```.*?```", "", text, flags=re.S), flags=re.M
+    )
+    for sentence in sentences:
+        if re.search(r"\b(is|are)\s+not\s+(there|implemented|supported)\b|\bnot\s+yet\b", sentence):
+            yield from re.findall(r"`([\w.]+)`", sentence)
+
+
+@pytest.mark.cpu_only
+def test_what_pages_miss_is_not_there():
+    assert [*missing_of("It is. `Resize` is not\nthere yet. `Crop` is.")] == ["Resize"]
+    places = [pf, pf.nn, pf.nn.functional, pf.nn.utils, pf.optim, pf.linalg, pf.transforms, pf.Tensor,
+              pf.utils.data, pf.distributions, pf.models, pf.datasets]  # fmt: skip
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for name in missing_of(page.read_text()):
+            last = name.removeprefix("pf.").removeprefix("torch.").split(".")[-1]
+            assert not any(hasattr(place, last) for place in places), f"{page.name}: {name}"

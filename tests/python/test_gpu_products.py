@@ -12,6 +12,7 @@ CUDA = {"PYFLAME_CUDA_LIBRARY": standin.HIP, "PYFLAME_NVRTC_LIBRARY": standin.RT
 UNITS = {
     "mfma": {"PYFLAME_STANDIN_ARCH": "gfx942"},
     "mfma of CDNA 2": {"PYFLAME_STANDIN_ARCH": "gfx90a"},
+    "mfma of CDNA 4": {"PYFLAME_STANDIN_ARCH": "gfx950"},
     "wmma of RDNA 3": {"PYFLAME_STANDIN_ARCH": "gfx1100"},
     "wmma of RDNA 4": {"PYFLAME_STANDIN_ARCH": "gfx1201"},
     "mma.sync": CUDA | {"PYFLAME_STANDIN_SM": 80, "PYFLAME_HIP_LIBRARY": "/none"},
@@ -20,7 +21,7 @@ UNITS = {
 
 
 TF32 = ("mfma", "mma.sync", "wgmma")  # gfx942 calls it xf32
-FLOAT32 = ("mfma", "mfma of CDNA 2")
+FLOAT32 = ("mfma", "mfma of CDNA 2", "mfma of CDNA 4")
 
 
 def environment(unit, **more):

@@ -4,10 +4,12 @@ import csv
 import ctypes
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hangs import HANG
@@ -230,7 +232,13 @@ def test_how_busy_the_processor_is(tmp_path):
 
 def test_env_lists_effects_and_warnings(tmp_path):
     listed = json.loads(
-        pyflame("env", "--json", ROCM_PATH=str(tmp_path / "no"), CUDA_LAUNCH_BLOCKING="1", RANK="0")
+        pyflame(
+            "env",
+            "--json",
+            ROCM_PATH=str(tmp_path / "no"),
+            CUDA_LAUNCH_BLOCKING="1",
+            MASTER_ADDR="::",
+        )
     )
     by_name = {v["name"]: v for v in listed}
     seeds = """ROCM_PATH HIP_VISIBLE_DEVICES MIOPEN_FIND_MODE MIOPEN_USER_DB_PATH PYTORCH_ROCM_ARCH
@@ -241,12 +249,28 @@ def test_env_lists_effects_and_warnings(tmp_path):
     assert set(seeds.split()) <= set(by_name)
     assert by_name["ROCM_PATH"]["warning"] == "there is no such folder"
     assert "slow" in by_name["CUDA_LAUNCH_BLOCKING"]["warning"]
-    assert by_name["RANK"] == {
-        "name": "RANK", "value": "0", "effect": by_name["RANK"]["effect"], "read": False, "warning": None
-    }  # fmt: skip
-    text = pyflame("env", RANK="0")
+    assert by_name["RANK"]["read"] and by_name["WORLD_SIZE"]["read"]
+    shown = {"name": "MASTER_ADDR", "value": "::", "read": False, "warning": None}
+    assert by_name["MASTER_ADDR"] == shown | {"effect": by_name["MASTER_ADDR"]["effect"]}
+    text = pyflame("env", MASTER_ADDR="::")
     assert len(text.splitlines()) == len(listed) and "not read" in text
     pyflame("env", "--json", "--export", code=2)
+
+
+def test_env_says_which_variables_are_read():
+    """Nothing of ours names those that are said not to be read; all others are named, but for what
+    the vendors' runtimes read."""
+    root = Path(__file__).resolve().parent.parent.parent
+    files = [p for f in ("python", "src") for p in sorted((root / f).rglob("*.*"))]
+    text = "".join(p.read_text() for p in files
+                   if p.suffix in (".py", ".cpp", ".h") and p.name != "environment.py")  # fmt: skip
+    told = {v["name"]: v["read"] for v in environment.variables()}
+    named = {name for name in told if re.search(rf"""["']{name}["']""", text)}
+    assert not [name for name, read in told.items() if not read and name in named]
+    runtimes = ("HSA_", "AMD_", "HIP_", "ROCR_", "MIOPEN_", "CUDA_")
+    assert not [
+        n for n, read in told.items() if read and n not in named and not n.startswith(runtimes)
+    ]
 
 
 HOSTILE = "a b'c\"d$(touch hacked)`touch hacked`;&|\n!\\"

@@ -201,7 +201,7 @@ def test_spectral_norm_is_one():
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
-@pytest.mark.parametrize("how", ["matrix_exp", "householder"])
+@pytest.mark.parametrize("how", ["matrix_exp", "cayley", "householder"])
 @pytest.mark.parametrize("around", [True, False])
 def test_orthogonal(shape, how, around):
     layer = nn.Module()

@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 # Sizes and repetitions of the texts below, for the stand-in.
-SMALL = {"1024": "48", "10000": "64", "range(100)": "range(3)"}
+SMALL = {"1024": "48", "10000": "64", "224": "20", "32, 3": "2, 3", "range(100)": "range(3)"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,7 +113,7 @@ except RuntimeError as e:
     assert "one of the 2 that are seen" in errors[0] and "2 AMD GPU(s)" in errors[1]
 
 
-def test_run_operations():  # S3.5, but for its convolution
+def test_run_operations():  # S3.5
     out = run(
         """
 import pyflame as pf
@@ -129,6 +129,10 @@ y_relu = pf.relu(x)
 y_gelu = pf.gelu(x)
 y_silu = pf.silu(x)
 
+input = pf.randn(32, 3, 224, 224)
+weight = pf.randn(64, 3, 7, 7)
+output = pf.conv2d(input, weight, stride=2, padding=3)
+
 import numpy as np
 u, v = a.cpu().numpy().astype('f8'), b.cpu().numpy().astype('f8')
 assert np.allclose(c.cpu().numpy(), u @ v, atol=1e-3)
@@ -136,7 +140,11 @@ w = x.cpu().numpy().astype('f8')
 assert np.array_equal(y_relu.cpu().numpy(), np.maximum(w, 0))
 assert np.allclose(y_silu.cpu().numpy(), w / (1 + np.exp(-w)), atol=1e-6)
 assert np.allclose(y_gelu.cpu().numpy()[w > 6], w[w > 6], atol=1e-5)
-print({str(t.device) for t in (a, b, c, x, y_relu, y_gelu, y_silu)})
+p = np.pad(input.cpu().numpy().astype('f8'), [(0, 0), (0, 0), (3, 3), (3, 3)])
+taps = np.lib.stride_tricks.sliding_window_view(p, (7, 7), (2, 3))[:, :, ::2, ::2]
+exact = np.einsum('nchwij,ocij->nohw', taps, weight.cpu().numpy().astype('f8'))
+assert np.allclose(output.cpu().numpy(), exact, atol=1e-3)
+print({str(t.device) for t in (a, b, c, x, y_relu, y_gelu, y_silu, output)})
 """
     )
     assert re.fullmatch(r"\{'(rocm|cuda):0'\}\n", out)

@@ -1,7 +1,6 @@
 """Weights by norm and direction, of spectral norm 1, orthogonal: parametrizations of torch.nn.utils."""
 
-from ... import _ops
-from ..._C import NotSupportedError
+from ... import _ops, linalg
 from ...autograd import no_grad
 from ..module import Module
 from .parametrize import register_parametrization
@@ -207,13 +206,6 @@ class _Orthogonal(Module):
             if self.orthogonal_map == "matrix_exp":
                 q = _exp(a)
             else:
-                from ... import linalg
-
-                if not hasattr(linalg, "solve"):
-                    raise NotSupportedError(
-                        "pf.nn.utils.orthogonal: 'cayley' needs linalg.solve, which is not there; use "
-                        "'matrix_exp'"
-                    )
                 eye = _ops.eye(n, dtype=a.dtype, device=a.device)
                 q = linalg.solve(eye - a / 2, eye + a / 2)
             if n != k:
