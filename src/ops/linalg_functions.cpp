@@ -371,7 +371,7 @@ const ops::Family kComposed("linear algebra", [](ops::Family& f) {
   f.op(&matrix_exp, row("matrix_exp(Tensor input) -> Tensor", kExp, kBoth));
   f.op(&tensorinv, row("linalg_tensorinv(Tensor A, int ind=2) -> Tensor",
                        "The inverse for tensordot over the first `ind` dimensions."));
-  f.op(&tensorsolve, row("linalg_tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
+  f.op(&tensorsolve, row("linalg_tensorsolve(Tensor A, Tensor B|other, int[]? dims=None) -> Tensor",
                          "X of tensordot(A, X, X.ndim) = B; dims of A go to its end first."));
   f.op(&vander, row("linalg_vander(Tensor x, *, int? N=None) -> Tensor",
                     "Powers of x from 0 on as a new last dimension of size N."));

@@ -119,7 +119,7 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
   if (n == 0) {
     Tensor one = eye(t->shape[nd - 1], {}, t->dtype, t->storage->device);
     const Tensor ones = contiguous(expand(one, t->shape.vec()));
-    return is_float(t->dtype) ? ops::without_slope("matrix_power", ones, t) : ones;
+    return is_integral(t->dtype, true) ? ones : ops::without_slope("matrix_power", ones, t);
   }
   if (n == 1) return clone(t);
   Tensor result, square = t;

@@ -201,7 +201,8 @@ def _sum_of_rows(func, values, rows, dims, at, kwargs, mean):
     elif mean and dtype is not None:
         values = values.to(dtype)
     if not mean:
-        values = values.to(dtype or (values.dtype if values.dtype.is_floating_point else _C.int64))
+        has_fractions = values.dtype.is_floating_point or values.dtype.is_complex
+        values = values.to(dtype or (values.dtype if has_fractions else _C.int64))
     values = values.movedim(at - 1, 0)
     sums = values.new_zeros((rows.count, *values.shape[1:])).index_add(0, rows.row, values)
     if mean:
