@@ -1,6 +1,7 @@
 // The tape between the arguments of a captured function and its results.
 #include "engine/region.h"
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common.h"
+#include "engine/capture.h"
 #include "region.h"
 
 namespace pyflame::python {
@@ -23,6 +25,33 @@ std::vector<Tensor> tensors_in(nb::handle list) {
   for (nb::handle h : list) r.push_back(tensor_of(h.ptr()));
   return r;
 }
+
+nb::list list_of(const std::vector<bool>& values) {
+  nb::list r;
+  for (bool v : values) r.append(v);
+  return r;
+}
+
+// engine::Watch for calls that Python knows by weak references.
+class RunWatch {
+ public:
+  explicit RunWatch(std::shared_ptr<engine::Capture> capture)
+      : watch_(std::move(capture), [this] { tell(); }) {}
+  void begin(nb::handle inputs, nb::object run) {
+    run_ = std::move(run);
+    watch_.begin(tensors_in(inputs));
+  }
+  void end() { watch_.end(); }
+
+ private:
+  void tell() {
+    WithGil gil;
+    const nb::object run = run_();
+    if (!run.is_none()) run.attr("about_to_change")();
+  }
+  nb::object run_;
+  engine::Watch watch_;
+};
 
 // Whether a pass that does not keep the tape takes something from a node.
 bool saves(const Node& n) {
@@ -49,9 +78,9 @@ bool heard(const Node& n) {
 
 // What stands between `inputs` and `outputs`, which want gradients.
 struct Region {
-  std::string reason;  // why its gradients cannot be made without Python; "" where they can
-  bool free = false;   // of some output a second pass needs nothing of what the first has used
-  bool gone = true;    // of each output there was a pass already, which has used what it needs
+  std::string reason;         // why its gradients cannot be made without Python; "" where they can
+  std::vector<bool> reached;  // inputs
+  bool gone = true;  // of each output there was a pass already, which has used what it needs
 };
 
 // Where gradients of tensors arrive, as it is when this is made: what is written to later has
@@ -86,13 +115,15 @@ void walk(const Edge& from, std::unordered_set<const Node*>& seen, F each) {
 }
 
 Region look_at(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs) {
-  const Ends ends(Edges(inputs).list);
+  const Edges edges(inputs);
+  const Ends ends(edges.list);
   Region r;
+  std::unordered_map<const Node*, std::unordered_set<uint32_t>> came;
   const auto because = [&](const char* why) {
     if (r.reason.empty()) r.reason = why;
   };
   for (const Tensor& o : outputs) {
-    bool saved = false, released = false;
+    bool released = false;
     if (!autograd::grad_fn(o)) because("a result that is a leaf and wants a gradient");
     std::unordered_set<const Node*> seen;
     walk(autograd::edge_of(o), seen, [&](const Edge& e) {
@@ -100,17 +131,42 @@ Region look_at(const std::vector<Tensor>& outputs, const std::vector<Tensor>& in
       const bool end = ends.at(e);
       if (end ? !ends.is(e) : n.sequence == 0)
         because("a gradient of a tensor that the step does not show");
+      if (end) came[&n].insert(e.input);
       if (end || seen.count(&n)) return false;
       if (n.released) because("gradients of a result of which it makes some itself");
       if (heard(n)) because("hooks of tensors that it makes, which Python has to call");
       released |= n.released;
-      saved |= saves(n);
       return true;
     });
-    r.free |= !saved;
     r.gone &= released;
   }
+  for (const Edge& e : edges.list) {
+    const auto at = came.find(e.node.get());
+    r.reached.push_back(at != came.end() && at->second.count(e.input));
+  }
   return r;
+}
+
+// Whether, behind a pass from those of the outputs that `asked` says, which does not keep the tape,
+// one from some output needs nothing of what that has used.
+bool leaves_some(const std::vector<Tensor>& outputs, const Edges& inputs,
+                 const std::vector<bool>& asked) {
+  const Ends ends(inputs.list);
+  std::unordered_set<const Node*> used;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (asked[i])
+      walk(autograd::edge_of(outputs[i]), used, [&](const Edge& e) { return !ends.at(e); });
+  for (const Tensor& o : outputs) {
+    bool needs = false;
+    std::unordered_set<const Node*> seen;
+    walk(autograd::edge_of(o), seen, [&](const Edge& e) {
+      if (ends.at(e)) return false;
+      needs |= used.count(e.node.get()) && saves(*e.node);
+      return !needs;
+    });
+    if (!needs) return true;
+  }
+  return false;
 }
 
 // As a pass from these would have left the tape that does not keep it.
@@ -153,7 +209,7 @@ void renumber(const std::vector<Tensor>& outputs, const Edges& inputs, uint64_t 
 void init_region(nb::module_& m) {
   m.def("_look_at_region", [](nb::handle outputs, nb::handle inputs) {
     const Region r = look_at(tensors_in(outputs), tensors_in(inputs));
-    return nb::make_tuple(r.reason, r.free, r.gone);
+    return nb::make_tuple(r.reason, list_of(r.reached), r.gone);
   });
   nb::class_<Edges>(m, "_Edges").def("__init__", [](Edges* self, nb::handle tensors) {
     new (self) Edges(tensors_in(tensors));
@@ -169,10 +225,22 @@ void init_region(nb::module_& m) {
   m.def("_renumber_region", [](nb::handle outputs, const Edges& inputs, uint64_t first) {
     renumber(tensors_in(outputs), inputs, first);
   });
+  nb::class_<RunWatch>(m, "_RunWatch")
+      .def(nb::init<std::shared_ptr<engine::Capture>>())
+      .def("begin", &RunWatch::begin)
+      .def("end", &RunWatch::end);
   m.def("_set_levels_aside",
         [] { return reinterpret_cast<uintptr_t>(engine::set_levels_aside()); });
   m.def("_put_levels_back",
         [](uintptr_t levels) { engine::put_levels_back(reinterpret_cast<void*>(levels)); });
+  m.def("_leaves_some", [](nb::handle outputs, const Edges& inputs, nb::handle asked) {
+    std::vector<bool> of;
+    for (nb::handle a : asked) of.push_back(a.is(nb::handle(Py_True)));
+    return leaves_some(tensors_in(outputs), inputs, of);
+  });
+  m.def("_pass_is_plain", &autograd::pass_is_plain);
+  m.def("_pass_asks", [](const Edges& edges) { return list_of(autograd::pass_asks(edges.list)); });
+  m.def("_pass_is_restricted", &autograd::pass_is_restricted);
   m.def("_pass_retains", &autograd::pass_retains);
 }
 

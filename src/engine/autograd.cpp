@@ -609,6 +609,7 @@ void check_inplace(const Tensor& t, const char* op) {
            " and strides ", t->strides,
            " reaches some elements more than once (an expanded view); clone() it first");
   check_history(t, op);
+  engine::about_to_write(*t->storage);
 }
 
 void check_history(const Tensor& t, const char* op) {

@@ -101,17 +101,22 @@ class Pass {
   // Capture the gradient that flows into this edge instead of walking on to a leaf.
   void capture(const Edge& e, Tensor* into) { captures_[e.node.get()].push_back({e.input, into}); }
 
-  // The tape begins behind what is captured: no node there runs, and no hook of it is called. It is
-  // a part of the pass that this thread is in.
-  void end_at_captures() {
-    ends_ = true;
+  // A part of the pass that this thread is in, which ends at these edges: no node there runs, and
+  // no hook of it is called. What comes to those that the pass asks for is captured.
+  void end_at(std::span<const Edge> edges, std::span<Tensor> into) {
+    region_ = true;
     part_of_restricted_ = t_pass && t_pass->restricted();
+    for (size_t i = 0; i < edges.size(); ++i) {
+      Node* const n = edges[i].node.get();
+      ends_.insert(n);
+      if (!t_pass || t_pass->asks(n)) capture(edges[i], &into[i]);
+    }
   }
 
   // With captures: only nodes that lead to one of them run.
   void restrict_to_captures() {
     restricted_ = true;
-    std::vector<Node*> order = walk([this](Node& n) { return !ends_ || !captures_.count(&n); });
+    std::vector<Node*> order = walk([this](Node& n) { return !ends_.count(&n); });
     std::sort(order.begin(), order.end(),
               [](Node* a, Node* b) { return a->sequence < b->sequence; });
     for (Node* n : order) {
@@ -126,10 +131,11 @@ class Pass {
   }
 
   uint64_t number() const { return number_; }
-  bool restricted() const { return ends_ ? part_of_restricted_ : restricted_; }
+  bool restricted() const { return region_ ? part_of_restricted_ : restricted_; }
   bool retains() const { return retain_graph_; }
   // False where it is known that `n` leads to nothing that is asked for.
   bool asks(Node* n) const { return !idle_.count(n); }
+  bool asks_for_all() const { return idle_.empty(); }
   const engine::Levels& active() const { return active_; }
   void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
 
@@ -314,7 +320,7 @@ class Pass {
     if (several_devices()) [[unlikely]]
       bring_home(n, w);
     auto captured = captures_.find(&n);
-    const bool ends = ends_ && captured != captures_.end();
+    const bool ends = ends_.count(&n) != 0;
     if (!n.hooks.empty() && !ends) run_hooks(n, w);
     if (captured != captures_.end())
       for (auto& [input, into] : captured->second)
@@ -408,7 +414,8 @@ class Pass {
 
   const uint64_t number_ = ++g_passes;
   bool retain_graph_, mode_, restricted_ = false;
-  bool ends_ = false, part_of_restricted_ = false;  // see end_at_captures
+  bool region_ = false, part_of_restricted_ = false;  // see end_at
+  std::unordered_set<const Node*> ends_;
   std::vector<Edge> roots_;
   std::unordered_set<Node*> reached_;  // made when it is first asked for
   std::vector<std::function<void()>> at_end_;
@@ -478,17 +485,30 @@ std::vector<Tensor> autograd::region_gradients(std::span<const Tensor> outputs,
                                                bool create_graph) {
   check_gradients(outputs.size(), gradients);
   Pass pass(retain_graph, create_graph);
-  pass.end_at_captures();
   std::vector<Tensor> result(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) pass.capture(inputs[i], &result[i]);
+  pass.end_at(inputs, result);
   for (size_t i = 0; i < outputs.size(); ++i) pass.seed(outputs[i], gradients[i]);
   pass.restrict_to_captures();
   pass.run();
   return result;
 }
 
+bool autograd::pass_is_plain() {
+  return t_pass && !t_pass->retains() && !hiding();
+}
+
 bool autograd::pass_retains() {
   return t_pass && t_pass->retains();
+}
+
+bool autograd::pass_is_restricted() {
+  return t_pass && !t_pass->asks_for_all();
+}
+
+std::vector<bool> autograd::pass_asks(std::span<const Edge> edges) {
+  std::vector<bool> r;
+  for (const Edge& e : edges) r.push_back(!t_pass || t_pass->asks(e.node.get()));
+  return r;
 }
 
 bool Node::needs(size_t i) const {

@@ -12,6 +12,7 @@
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/hazards.h"
+#include "engine/region.h"
 #include "engine/takeover.h"
 #include "engine/trace.h"
 #include "pyflame/memory.h"
@@ -391,6 +392,10 @@ void Capture::launch_noted(size_t i, StreamState* stream) {
 }
 
 void Capture::run(int stage, int part) {
+  if (stage == 0 && g_watches.load(std::memory_order_relaxed)) [[unlikely]]
+    for (const Slot& s : slots_)
+      if (s.written && s.within(stage) && (s.kind == Kind::Outer || s.kind == Kind::Input))
+        about_to_write(*s.storage);
   Part& p = stages_.at(static_cast<size_t>(stage)).parts.at(static_cast<size_t>(part));
   flush(Flush::Explicit);
   if (p.drawn > 0) {
@@ -551,6 +556,13 @@ std::vector<size_t> Capture::written_inputs() const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (slots_[static_cast<size_t>(inputs[i].slot)].written) r.push_back(i);
   return r;
+}
+
+bool Capture::only_reads(const Storage& storage) const {
+  const auto at = by_serial_.find(storage.serial.load(std::memory_order_relaxed));
+  if (at == by_serial_.end()) return false;
+  const Slot& s = slots_[static_cast<size_t>(at->second)];
+  return s.kind == Kind::Outer && !s.written && s.first_stage == 0;
 }
 
 bool Capture::unchanged(std::span<const Tensor> inputs) const {

@@ -130,6 +130,7 @@ class Capture {
   std::vector<size_t> written_inputs() const;
   // Whether the rest of what stage 0 reads is as it was when it ran last. `inputs`: its inputs.
   bool unchanged(std::span<const Tensor> inputs) const;
+  bool only_reads(const Storage&) const;  // which is none of its inputs
 
   // Whether a run of the program's own has room beside what is planned.
   bool room_for_trial() const;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/region.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/space.h"
@@ -47,6 +48,8 @@ void check_lists(const TensorList& params, const TensorList& others, const char*
 // Parameters, their gradients, and the 16-bit weights that the parameters are masters of.
 void check_step(const TensorList& params, const TensorList& grads,
                 const std::optional<TensorList>& weights, bool random, const char* op) {
+  for (const Tensor& p : params)
+    if (p.defined()) engine::about_to_write(*p->storage);
   PF_CHECK(!weights || !random, ValueError, op,
            "got masters and rounding at random; expected one of them, as masters lose nothing; "
            "leave one out");

@@ -146,12 +146,23 @@ def pieces(i):
     return pf.arange(14.0)[i % 3 + 1 :][:10], pf.from_numpy(np.full(10, float(i)))
 
 
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+@pytest.mark.parametrize("make", [windows, pieces])
+def test_results_that_look_at_arguments_of_one_memory(make):
+    c = pf.compile(lambda x, y: (x * 2, y[..., :2]), **CAPTURED)
+    for i in range(6):
+        x, y = make(i)
+        c(x, y)[1].fill_(77)
+        assert (y == 77).sum() == y[..., :2].numel()
+    assert calls(c)[0] == 0 and "look at arguments" in c.report()
+
+
 @pytest.mark.parametrize("make", [windows, pieces])
 def test_arguments_of_one_memory_are_copied(make):
     """What a step only reads may lie anywhere: inputs and targets of one batch are two windows of it."""
 
     def f(x, y, scale=1):
-        return (x * scale).sum(0) + y, x, y[..., 0]
+        return (x * scale).sum(0) + y, x, y[..., 0] * 1
 
     c = pf.compile(f, **CAPTURED)
     for i in range(8):

@@ -114,6 +114,8 @@ class Step:
             variant.calls = 1
             if before != given.versions():
                 variant.reason = WRITES
+            elif given.shown_in(result):
+                variant.reason = "results that look at arguments which share memory with each other"
             return result
         changed = variant.state.changed() if variant.capture is not None else ""
         verify = changed or variant.calls == 2 or variant.since_verified >= self.how.verify_every
@@ -321,7 +323,7 @@ class Step:
         outputs = [o for o, w in zip(tensors_out, wanted) if w]
         copies = [o for o, w in zip(made, wanted) if w]
         sources = region.sources(guards.once(given.tensors))
-        run = regions.Captured(outputs, sources, variant, region, capture, recording, copies)
+        run = regions.Captured(outputs, sources, given, variant, region, capture, recording, copies)
         with_history = iter(regions.with_history(variant.expects(run), copies, sources))
         made = [next(with_history) if w else o for o, w in zip(made, wanted)]
         return variant.result(made, given.originals)
@@ -330,7 +332,7 @@ class Step:
         """That of the results that want gradients; None where the step makes its own, or has broken."""
         outputs = [o for o, w in zip(made, wanted) if w]
         inputs = [t for t in guards.once(given) if t.requires_grad]
-        reason, free, gone = _C._look_at_region(outputs, [*inputs, *leaves])
+        reason, reached, gone = _C._look_at_region(outputs, [*inputs, *leaves])
         if capture.leaves():
             if not gone:
                 capture.break_off("gradients of a result of a step that makes some itself")
@@ -348,7 +350,9 @@ class Step:
         if reason:
             capture.break_off(reason)
             return None
-        return regions.Region(self, variant.picks, wanted, leaves, free)
+        of_inputs, of_leaves = reached[: len(inputs)], reached[len(inputs) :]
+        leaves = [p for p, r in zip(leaves, of_leaves) if r]
+        return regions.Region(self, variant.picks, wanted, of_inputs, leaves)
 
     def _wrote(self, variant, given):
         """Why a step runs as always that has written to copies of its arguments, or None."""
@@ -391,8 +395,7 @@ class Step:
         if region is None:
             self._hasten(variant, given)
             return (variant.result(outputs, given.originals),)
-        run.ran()
-        outputs = region.with_history(variant.expects(run), outputs, region.sources(inputs))
+        outputs = region.with_history(run, outputs, run.ran(outputs, variant))
         return (variant.result(outputs, given.originals),)
 
     def _hasten(self, variant, given):
@@ -501,7 +504,7 @@ class Step:
             variant.calls, variant.since_verified = 3, 0
         outputs = [o for o, w in zip(made, region.wanted) if w]
         sources = region.sources(guards.once(given.tensors))
-        run = regions.Compared(outputs, sources, variant, region, trial, recording, tell)
+        run = regions.Compared(outputs, sources, given, variant, region, trial, recording, tell)
         given_out = iter(
             regions.with_history(variant.expects(run), [o.detach() for o in outputs], sources)
         )

@@ -104,6 +104,14 @@ class Arguments:
         """They tell of writes to the originals of copies."""
         return [_C._storage_version(t) for t, *_ in self.copies.values()]
 
+    def shown_in(self, result):
+        """Whether a result looks at an original of which a capture has a copy."""
+        theirs = {_C._storage_number(t) for t, *_ in self.copies.values()}
+        return any(
+            isinstance(v, Tensor) and id(v) not in self.copies and _C._storage_number(v) in theirs
+            for v in (tree_flatten(result)[0] if theirs else ())
+        )
+
     def taken(self):
         """(args, kwargs) with the copies."""
         if not self.copies:

@@ -20,29 +20,33 @@ AGAIN = (
     "a backward pass that is to be followed by another (retain_graph), or has gradients itself "
     "(create_graph, vmap)"
 )
+WRITTEN = "what it has read is written before its backward pass"
 OTHERS = "gradients of other results than before"
 
 
 class Region:
     """What the gradients of one capture need: `leaves` of the program, beside the arguments."""
 
-    def __init__(self, step, picks, wanted, leaves, free):
+    def __init__(self, step, picks, wanted, of_inputs, leaves):
         self.step = step
         self.picks = picks  # how results are found again
         self.wanted = wanted  # of each result that it makes whether it has a history
+        self.of_inputs = of_inputs  # which of those that want gradients are behind some result
         self.leaves = leaves
-        self.free = free  # a second pass may need nothing of what the first has used
+        self.free = False  # a second pass may need nothing of what the first has used
         self.surroundings = _Surroundings(True)
         self.with_grad = _C.is_grad_enabled()
         self.written = (
             self.written_inputs
         ) = ()  # tensors of the program's that the forward pass writes
         self.asked = None  # of which results gradients came; None: no backward pass is captured
+        self.asks = ()  # which sources that pass asked for
         self.seeds = self.gives = ()
         self.compared = False  # the backward pass has been, with one by Python
 
     def sources(self, inputs):
-        return [t for t in inputs if t.requires_grad] + self.leaves
+        wants = [t for t in inputs if t.requires_grad]
+        return [t for t, r in zip(wants, self.of_inputs) if r] + self.leaves
 
     def with_history(self, run, made, sources):
         """What the call has made, of which those that want it get the history that `run` stands for."""
@@ -78,11 +82,9 @@ def with_history(run, outputs, sources):
         return _Called.apply(run, outputs, *sources)
 
 
-def _again(gradients):
+def _again():
     """Whether the pass is one of those that no capture makes."""
-    if _C.is_grad_enabled() or _C._pass_retains():
-        return True
-    return any(g is not None and _C._hidden_levels(g) for g in gradients)
+    return not _C._pass_is_plain() or _C.is_grad_enabled()
 
 
 def _gradients(outputs, edges, gradients, retain, create):
@@ -90,20 +92,44 @@ def _gradients(outputs, edges, gradients, retain, create):
     return _C._region_gradients([o for o, _ in asked], edges, [g for _, g in asked], retain, create)
 
 
+class _Seen:
+    """Writes to what the program has in place of tensors of a tape are to be seen there: results, and
+    arguments of which it is given copies."""
+
+    __slots__ = ("given", "results")
+
+    def __init__(self, given, results):
+        self.results = [[t.detach(), _C._storage_version(t)] for t in results]
+        self.given = [[t, _C._storage_version(t), c] for t, c, _ in given.copies.values()]
+
+    def pass_on(self, outputs=()):
+        for seen, t in zip(self.results, outputs):
+            if (now := _C._storage_version(seen[0])) != seen[1]:
+                seen[1] = now
+                _C._increment_version(t)
+        for seen in self.given:
+            if (now := _C._storage_version(seen[0])) != seen[1]:
+                seen[1] = now
+                _C._increment_version(seen[2])
+
+
 class Live(Run):
-    """A call that has left a tape, by which any pass goes as without a capture."""
+    """A call that has left a tape, by which any pass goes as without a capture. `seen`: what the program
+    has of it."""
 
-    __slots__ = ("edges", "extended", "outputs")
+    __slots__ = ("edges", "extended", "outputs", "seen")
 
-    def __init__(self, outputs, sources):
+    def __init__(self, outputs, sources, seen):
         super().__init__()
         self.outputs, self.edges = outputs, _C._Edges(sources)
+        self.seen = seen
         self.extended = (
             False  # gradients have a history, which leads into the tape by ways of its own
         )
 
     def backward(self, gradients):
         self.done = True
+        self.seen.pass_on(self.outputs)
         retain, create = _C._pass_retains(), _C.is_grad_enabled()
         if self.extended and not retain:  # the same pass may come to it again
             retain = True
@@ -122,8 +148,8 @@ class Noted(Live):
 
     __slots__ = ("noting", "recording", "region", "variant")
 
-    def __init__(self, outputs, sources, variant, region, noting, recording):
-        super().__init__(outputs, sources)
+    def __init__(self, outputs, sources, given, variant, region, noting, recording, shown):
+        super().__init__(outputs, sources, _Seen(given, shown))
         self.variant, self.region = variant, region
         self.noting, self.recording = noting, recording
 
@@ -132,7 +158,8 @@ class Noted(Live):
         if noting is None:
             return super().backward(gradients)
         self.done = True
-        reason = AGAIN if _again(gradients) else ""
+        self.seen.pass_on(self.outputs)
+        reason = AGAIN if _again() else ""
         if reason or not self._may_note() or not (lock := self.region.step.turn()):
             self.not_noted(reason)
             return super().backward(gradients)
@@ -160,6 +187,7 @@ class Noted(Live):
         try:
             noting.moves = False
             noting.open_stage(seeds)
+            self.region.free |= _C._leaves_some(self.outputs, self.edges, asked)
             run = measured(_gradients) if how.measures else _gradients
             found = run(self.outputs, self.edges, seeded, False, False)
             made = [g for g in found if g is not None]
@@ -182,19 +210,7 @@ class Noted(Live):
 class Captured(Noted):
     """Of the call that was captured."""
 
-    __slots__ = ("copies",)
-
-    def __init__(self, outputs, sources, variant, region, noting, recording, copies):
-        super().__init__(outputs, sources, variant, region, noting, recording)
-        # Of what the program has in their place: writes to these are to be seen here.
-        self.copies = [[c.detach(), _C._storage_version(c)] for c in copies]
-
-    def backward(self, gradients):
-        for o, seen in zip(self.outputs, self.copies):
-            if (now := _C._storage_version(seen[0])) != seen[1]:
-                seen[1] = now
-                _C._increment_version(o)
-        return super().backward(gradients)
+    __slots__ = ()
 
     def _may_note(self):
         unfinished = self.variant.unfinished
@@ -213,7 +229,7 @@ class Captured(Noted):
             r.step.missed(v.reason)
             return found
         noting.end()
-        r.asked = asked
+        r.asked, r.asks = asked, _C._pass_asks(self.edges)
         r.seeds = [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]
         r.gives = [g is not None for g in found]
         copies = iter(noting.copied_results(1))
@@ -226,8 +242,8 @@ class Compared(Noted):
 
     __slots__ = ("tell",)
 
-    def __init__(self, outputs, sources, variant, region, noting, recording, tell):
-        super().__init__(outputs, sources, variant, region, noting, recording)
+    def __init__(self, outputs, sources, given, variant, region, noting, recording, tell):
+        super().__init__(outputs, sources, given, variant, region, noting, recording, ())
         self.tell = tell
 
     def _may_note(self):
@@ -242,7 +258,9 @@ class Compared(Noted):
         r = self.region
         if noting.broken():
             self.tell(noting.broken(), False)
-        elif asked != r.asked or [g is not None for g in found] != r.gives:
+        elif asked != r.asked or _C._pass_asks(self.edges) != r.asks:
+            self.tell(OTHERS, False)
+        elif [g is not None for g in found] != r.gives:
             self.tell(OTHERS, False)
         elif r.seeds != [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]:
             self.tell("its results are laid out otherwise", False)
@@ -257,7 +275,9 @@ class Replayed(Run):
     """A call whose launches were made again. The first pass mostly is the second stage; any other has
     Python run the call once more, as it was, for its tape."""
 
-    __slots__ = ("capture", "given", "kept", "live", "number", "random", "region", "variant")
+    __slots__ = (
+        "capture", "given", "kept", "live", "number", "random", "region", "seen", "variant"
+    )  # fmt: skip
 
     def __init__(self, variant, given):
         super().__init__()
@@ -272,9 +292,31 @@ class Replayed(Run):
         written = (*self.region.written, *[inputs[i] for i in self.region.written_inputs])
         self.kept = [[t, t.detach().clone(), 0] for t in written]
 
-    def ran(self):
+    def ran(self, made, variant):
+        """What its results have a gradient to, from where the next pass is expected."""
+        given = self.given
+        self.seen = _Seen(given, [t for t, w in zip(made, self.region.wanted) if w])
         for kept in self.kept:
             kept[2] = _C._storage_version(kept[0])
+        inputs = guards.once(given.tensors)
+        variant.expects(self)
+        self.region.watch.begin(inputs, variant.pending)
+        return self.region.sources(inputs)
+
+    def about_to_change(self):
+        """What it has read is about to be written: its tape is made before, if no pass has come."""
+        if self.done:
+            return
+        if _C._capturing():
+            _live.recording.capture.break_off("a write to what a captured call before has read")
+        self._by_python()
+        self.done = True
+        self._told(WRITTEN)
+
+    def _told(self, reason):
+        if self.variant.region is self.region:
+            self.region.step.missed(reason)
+            self.variant.forget(reason)
 
     def backward(self, gradients):
         if self.live is not None:
@@ -292,31 +334,40 @@ class Replayed(Run):
             self._by_python()
             self.live.release(r.asked)
             return self.live.backward(gradients)
-        reason = AGAIN if _again(gradients) else OTHERS if asked != r.asked else ""
+        reason = AGAIN if _again() else OTHERS if asked != r.asked or not self._has_all() else ""
         if reason or not r.compared:
             self._by_python()
             self.done = True
-            if self.variant.region is r:
-                r.step.missed(reason or "its backward pass is still to be compared")
-                if reason:
-                    self.variant.forget(reason)
-                else:
-                    self.variant.calls = 2
+            if reason:
+                self._told(reason)
+            elif self.variant.region is r:
+                self.variant.calls = 2  # which is what is compared
             return self.live.backward(gradients)
         given = [
             _as_laid_out(g, s) for g, s in zip([g for g in gradients if g is not None], r.seeds)
         ]
+        if self.seen.given:
+            self.seen.pass_on()
         capture = self.capture
         capture.start(1, given)
         capture.run(1, 0)
         made = iter(capture.results(1))
         self.done = True
+        r.watch.end()
         if not r.free:
             self.given, self.kept = None, ()
         return [next(made) if there else None for there in r.gives]
 
+    def _has_all(self):
+        """Whether the capture has what the pass asks for."""
+        if all(self.region.asks):
+            return True
+        now = _C._pass_asks(_C._Edges(self.region.sources(guards.once(self.given.tensors))))
+        return all(a or not n for a, n in zip(self.region.asks, now))
+
     def _by_python(self):
         r, given = self.region, self.given
+        r.watch.end()
         inputs = guards.once(given.tensors)
         if not self.capture.unchanged(inputs):
             raise _C.AutogradError(
@@ -348,7 +399,7 @@ class Replayed(Run):
                 "pf.backward: a captured call would give other results now, and this backward pass needs "
                 "those that it gave; run the pass before the program changes"
             )
-        self.live = Live(outputs, r.sources(inputs))
+        self.live = Live(outputs, r.sources(inputs), self.seen)
         _C._renumber_region(outputs, self.live.edges, self.number)
         self.given, self.kept = None, ()
 

@@ -47,6 +47,7 @@ class Variant:
         (self.capture, self.region), self.unfinished = self.unfinished, None
         self.region.written = self.capture.written()
         self.region.written_inputs = self.capture.written_inputs()
+        self.region.watch = _C._RunWatch(self.capture)
         self.calls = 2
 
     def settle(self):

@@ -1,0 +1,54 @@
+// Who is told of writes to what replayed calls have read.
+#include "engine/region.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "engine/capture.h"
+
+namespace pyflame::engine {
+namespace {
+
+struct Watches {
+  std::mutex mutex;
+  std::vector<Watch*> all;
+};
+Watches& watches() {
+  static auto* w = new Watches;
+  return *w;
+}
+
+}  // namespace
+
+void Watch::begin(std::span<const Tensor> inputs) {
+  Watches& w = watches();
+  std::lock_guard lock(w.mutex);
+  inputs_.clear();
+  for (const Tensor& t : inputs) inputs_.push_back(t->storage.get());
+  if (std::find(w.all.begin(), w.all.end(), this) != w.all.end()) return;
+  w.all.push_back(this);
+  g_watches.store(static_cast<int>(w.all.size()), std::memory_order_relaxed);
+}
+
+void Watch::end() noexcept {
+  Watches& w = watches();
+  std::lock_guard lock(w.mutex);
+  w.all.erase(std::remove(w.all.begin(), w.all.end(), this), w.all.end());
+  g_watches.store(static_cast<int>(w.all.size()), std::memory_order_relaxed);
+}
+
+void Watch::about_to_write(const Storage& s) {
+  std::vector<std::function<void()>> told;
+  {
+    Watches& w = watches();
+    std::lock_guard lock(w.mutex);
+    for (const Watch* watch : w.all) {
+      const auto& in = watch->inputs_;
+      if (std::find(in.begin(), in.end(), &s) != in.end() || watch->capture_->only_reads(s))
+        told.push_back(watch->told_);
+    }
+  }
+  for (const auto& tell : told) tell();
+}
+
+}  // namespace pyflame::engine

@@ -1,0 +1,565 @@
+"""Random programs around captured functions, for test_compile_random_regions.py.
+
+A program is drawn from a number: what a function does with its arguments, with weights, statistics and
+Python's state that it reaches; how often it is applied, to what; what is done with its results, and what
+changes between ten calls. It is run without a capture and with one; each call gives what can be observed:
+values, history, gradients, errors, what was called and how often, random state.
+"""
+
+import random
+
+import pyflame as pf
+import pyflame.nn.functional as F
+from pyflame import nn
+from pyflame.autograd import Function
+from pyflame.utils.checkpoint import checkpoint
+
+N = 3
+CALLS = 10
+
+
+class Doubled(Function):
+    """A gradient written in Python; `log` hears of it where it is not None."""
+
+    @staticmethod
+    def forward(ctx, x, log):
+        ctx.log = log
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.log is not None:
+            ctx.log.append("backward")
+        return g * 2, None
+
+
+class Cubed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3 * 0.1
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 0.3 * x * x
+
+
+class Inner:
+    """What the function reaches: weights, statistics, layers, numbers, a list that it may append to."""
+
+    def __init__(self):
+        self.w = [nn.Parameter(pf.randn(N, N) * 0.5) for _ in range(3)]
+        self.held = pf.zeros(N, N)
+        self.linear, self.tied = nn.Linear(N, N), nn.Linear(N, N)
+        self.tied.weight = self.w[0]
+        self.norm, self.drop = nn.BatchNorm1d(N), nn.Dropout(0.3)
+        self.scale, self.numbers, self.log, self.fails = 0.7, [0.3], [], False
+
+    def parameters(self):
+        found = [*self.w]
+        for m in (self.linear, self.tied, self.norm):
+            found += m.parameters()
+        return list({id(p): p for p in found}.values())
+
+
+# ---- within the function --------------------------------------------------------------------------
+
+
+def _switched(mode):
+    def f(s, a, b):
+        with mode():
+            c = a * 1.5
+        return c + b
+
+    return f
+
+
+def _only_switched(mode):
+    def f(s, a, b):
+        with mode():
+            return a * 1.5 + b
+
+    return f
+
+
+def _held(s, a, b):
+    with pf.no_grad():
+        s.held.mul_(0.9).add_(a.detach() * 0.1)
+    return a * s.held + b
+
+
+def _in_place(s, a, b):
+    c = a * 1
+    c[1:].mul_(0.5)
+    return c.add_(b)
+
+
+def _argument(s, a, b):
+    with pf.no_grad():
+        a.mul_(0.5)
+    return a * b
+
+
+def _half(s, a, b):
+    with pf.autocast(a.device.type if a.is_cuda else "cpu", dtype=pf.bfloat16):
+        return (a @ s.w[1]).to(a.dtype) + b
+
+
+def _hooked(s, a, b):
+    c = a * b
+    if c.requires_grad:
+        c.register_hook(lambda g: s.log.append("inside"))
+    return c
+
+
+def _scaled_hook(s, a, b):
+    c = a.sin()
+    if c.requires_grad:
+        c.register_hook(lambda g: g * 2)
+    return c + b
+
+
+def _kept(s, a, b):
+    c = a * 2
+    if c.requires_grad:
+        c.retain_grad()
+    return c + b
+
+
+def _appends(s, a, b):
+    s.log.append("called")
+    return a + b
+
+
+def _raises(s, a, b):
+    if s.fails:
+        raise LookupError("drawn")
+    return a - b
+
+
+def _slope(s, a, b):
+    with pf.enable_grad():
+        v = a.detach().requires_grad_()
+        (g,) = pf.autograd.grad(v.sin().sum(), v)
+    return g + b
+
+
+def _slope_of_weight(s, a, b):
+    with pf.enable_grad():
+        (g,) = pf.autograd.grad((a.detach() @ s.w[2]).sin().sum(), s.w[2], create_graph=True)
+    return g * 0.2 + b
+
+
+WITHIN = {
+    "add": lambda s, a, b: a + b,
+    "mul": lambda s, a, b: a * b * 0.5,
+    "matmul": lambda s, a, b: a @ b * 0.3,
+    "where": lambda s, a, b: pf.where(a > b, a, b * 0.25),
+    "tanh": lambda s, a, b: pf.tanh(a) * b,
+    "exp": lambda s, a, b: (a * 0.3).exp(),
+    "sin": lambda s, a, b: a.sin() + b.cos(),
+    "log": lambda s, a, b: (a.square() + 0.5).log() * b,
+    "double": lambda s, a, b: a * 2,
+    "weight": lambda s, a, b: a @ s.w[0] * 0.5 + b,
+    "weight times": lambda s, a, b: a * s.w[1],
+    "two weights": lambda s, a, b: a @ (s.w[0] + s.w[1].t()) * 0.3,
+    "layer": lambda s, a, b: s.linear(a),
+    "tied": lambda s, a, b: s.tied(a).tanh() + b,
+    "softmax": lambda s, a, b: a.softmax(-1) * b,
+    "norm": lambda s, a, b: s.norm(a) * 0.5 + b,
+    "drop": lambda s, a, b: s.drop(a) + b,
+    "noise": lambda s, a, b: a + pf.rand(N, N) * b,
+    "scale": lambda s, a, b: a * s.scale + b,
+    "number": lambda s, a, b: a + s.numbers[0] * b,
+    "view": lambda s, a, b: a.t() * b,
+    "part": lambda s, a, b: pf.cat([a[1:], b[:1]]),
+    "detached": lambda s, a, b: a.detach() * b,
+    "held": _held,
+    "held read": lambda s, a, b: a + s.held,
+    "in place": _in_place,
+    "argument": _argument,
+    "no_grad": _switched(pf.no_grad),
+    "all no_grad": _only_switched(pf.no_grad),
+    "enable_grad": _switched(pf.enable_grad),
+    "all enable_grad": _only_switched(pf.enable_grad),
+    "autocast": _half,
+    "function": lambda s, a, b: Cubed.apply(a) + b,
+    "function hears": lambda s, a, b: Doubled.apply(a, s.log) + b,
+    "function deaf": lambda s, a, b: Doubled.apply(a, None) * b,
+    "checkpoint": lambda s, a, b: (
+        checkpoint(lambda x: (x @ s.w[2]).tanh(), a, use_reentrant=False) + b
+    ),
+    "hooked": _hooked,
+    "scaled by a hook": _scaled_hook,
+    "kept": _kept,
+    "appends": _appends,
+    "raises": _raises,
+    "slope": _slope,
+    "slope of a weight": _slope_of_weight,
+}
+# These make a program run as always, or are seldom: others are drawn more often.
+SELDOM = {
+    "argument", "hooked", "scaled by a hook", "kept", "appends", "function hears", "slope",
+    "slope of a weight", "autocast", "checkpoint",
+}  # fmt: skip
+RESULTS = {
+    "last": lambda s, args, v: v[-1],
+    "one": lambda s, args, v: v[len(v) // 2],
+    "scaled": lambda s, args, v: v[-1] * 1.0,
+    "exp": lambda s, args, v: (v[-1] * 0.2).exp(),
+    "sum": lambda s, args, v: v[-1].sum(),
+    "mean": lambda s, args, v: v[len(v) // 2].square().mean(),
+    "argument": lambda s, args, v: args[0],
+    "view": lambda s, args, v: v[-1].view(-1),
+    "view of an argument": lambda s, args, v: args[-1].t(),
+    "row": lambda s, args, v: v[-1][0],
+    "weight": lambda s, args, v: s.w[0],
+    "detached": lambda s, args, v: v[-1].detach(),
+    "leaf": lambda s, args, v: v[-1].detach().requires_grad_(),
+    "count": lambda s, args, v: (v[-1] > 0).sum(),
+    "number": lambda s, args, v: 3,
+    "none": lambda s, args, v: None,
+}  # fmt: skip
+SELDOM_RESULTS = {"view of an argument", "weight", "leaf", "argument", "row"}
+
+
+# ---- around it ------------------------------------------------------------------------------------
+
+
+def _outside(s, log, x):
+    return Doubled.apply(x, log)
+
+
+ARGUMENTS = {  # of (what the function reaches, what hears, leaf, arguments so far)
+    "leaf": lambda s, log, x, a: x,
+    "made": lambda s, log, x, a: x * 3,
+    "of weight": lambda s, log, x, a: (x @ s.w[0]).tanh(),
+    "of tied": lambda s, log, x, a: s.tied(x),
+    "of another": lambda s, log, x, a: a[-1].sin() if a else x.sin(),
+    "another": lambda s, log, x, a: a[-1] if a else x,
+    "view of another": lambda s, log, x, a: a[-1].t() if a else x.t(),
+    "part": lambda s, log, x, a: (x.repeat(2, 1))[1 : N + 1],
+    "weight": lambda s, log, x, a: s.w[1],
+    "weight times two": lambda s, log, x, a: s.w[1] * 2,
+    "plain": lambda s, log, x, a: pf.ones(N, N) * 0.5,
+    "detached": lambda s, log, x, a: (x * 2).detach(),
+    "held": lambda s, log, x, a: s.held,
+    "function": lambda s, log, x, a: Doubled.apply(x, log),
+}
+PASSES = {
+    "plain": lambda p: p.total().backward(),
+    "none": lambda p: None,
+    "twice": lambda p: p.twice(retain=True),
+    "twice, freed": lambda p: p.twice(retain=False),
+    "retained": lambda p: p.total().backward(retain_graph=True),
+    "one by one": lambda p: p.one_by_one(retain=True),
+    "one by one, freed": lambda p: p.one_by_one(retain=False),
+    "first": lambda p: p.weighted(p.floats()[:1]).backward(),
+    "last": lambda p: p.weighted(p.floats()[-1:]).backward(),
+    "of arguments": lambda p: p.gradients([p.x], create=False),
+    "of weights": lambda p: p.gradients(p.s.w, create=False),
+    "penalty": lambda p: p.gradients([p.x], create=True),
+    "penalty of weights": lambda p: p.gradients(p.s.w, create=True),
+    "batched": lambda p: p.batched(),
+    "written": lambda p: p.written(),
+    "weights written": lambda p: p.weights_written(),
+    "argument written": lambda p: p.argument_written(),
+    "held written": lambda p: p.held_written(),
+    "into": lambda p: p.total().backward(inputs=[p.x]),
+    "drawn from": lambda p: p.drawn_from(),
+}
+CHANGES = {
+    "nothing": lambda s, log: None,
+    "scale": lambda s, log: setattr(s, "scale", s.scale * 0.5),
+    "number": lambda s, log: s.numbers.__setitem__(0, s.numbers[0] + 0.1),
+    "eval": lambda s, log: (s.norm.eval(), s.drop.eval()),
+    "train": lambda s, log: (s.norm.train(), s.drop.train()),
+    "weights": lambda s, log: _write(s),
+    "step": lambda s, log: _step(s),
+    "no gradients": lambda s, log: _clear(s),
+    "zero gradients": lambda s, log: [p.grad.zero_() for p in s.parameters() if p.grad is not None],
+    "freeze": lambda s, log: s.w[0].requires_grad_(False),
+    "thaw": lambda s, log: s.w[0].requires_grad_(True),
+    "another weight": lambda s, log: _another(s),
+    "held": lambda s, log: s.held.add_(0.1),
+    "seed": lambda s, log: pf.manual_seed(7),
+    "hook": lambda s, log: _listen(s, log),
+    "scaling hook": lambda s, log: (
+        s.w[0].register_hook(lambda g: g * 0.5) if s.w[0].requires_grad else None
+    ),
+    "sum hook": lambda s, log: s.w[1].register_post_accumulate_grad_hook(lambda p: log.append("s")),
+    "forward hook": lambda s, log: s.linear.register_forward_hook(lambda *a: log.append("f")),
+    "fails": lambda s, log: setattr(s, "fails", not s.fails),
+    "log": lambda s, log: s.log.append("outside"),
+}
+SELDOM_CHANGES = {"hook", "scaling hook", "sum hook", "forward hook", "another weight", "freeze"}
+
+
+def _write(s):
+    with pf.no_grad():
+        for p in s.parameters():
+            p.mul_(0.95)
+
+
+def _step(s):
+    with pf.no_grad():
+        for p in s.parameters():
+            if p.grad is not None and p.requires_grad:
+                p.sub_(p.grad.clamp(-1, 1) * 0.01)
+
+
+def _clear(s):
+    for p in s.parameters():
+        p.grad = None
+
+
+def _another(s):
+    s.w[1] = nn.Parameter(s.w[1].detach() * 0.9)
+
+
+def _listen(s, log):
+    if s.w[2].requires_grad:
+        s.w[2].register_hook(lambda g: log.append("w"))
+
+
+class _Call:
+    """One call: what it was given and gave, and passes behind it."""
+
+    def __init__(self, s, log, x, args, results, weights, extra):
+        self.s, self.log, self.x, self.args, self.results = s, log, x, args, results
+        self.weights, self.extra, self.found = weights, extra, []
+
+    def floats(self):
+        found = [r for r in self.results if isinstance(r, pf.Tensor) and r.requires_grad]
+        return found or [(self.x * 1).sum()]
+
+    def weighted(self, tensors):
+        return sum((t * (0.5 + k)).sum() for k, t in enumerate(tensors))
+
+    def total(self):
+        loss = self.weighted(self.floats())
+        if "arguments" in self.extra:
+            loss = loss + sum(a.sin().sum() for a in self.args if a.requires_grad)
+        if "weights" in self.extra:
+            loss = loss + sum(w.square().sum() for w in self.s.w if w.requires_grad)
+        if "product" in self.extra:
+            loss = loss * self.floats()[0].sum().tanh()
+        return loss
+
+    def twice(self, retain):
+        loss = self.total()
+        loss.backward(retain_graph=retain)
+        loss.backward()
+
+    def one_by_one(self, retain):
+        for t in self.floats():
+            t.sum().backward(retain_graph=retain)
+
+    def gradients(self, of, create):
+        of = [t for t in of if t.requires_grad]
+        found = pf.autograd.grad(self.total(), of, create_graph=create, allow_unused=True)
+        self.found += found
+        found = [g for g in found if g is not None and g.requires_grad]
+        if found:
+            sum(g.square().sum() for g in found).backward()
+
+    def batched(self):
+        t = self.floats()[-1]
+        eye = pf.eye(t.numel()).reshape(t.numel(), *t.shape)
+        self.found += pf.autograd.grad(
+            t, [self.x, *self.s.w[2:]], eye, is_grads_batched=True, allow_unused=True
+        )
+
+    def written(self):
+        loss = self.total()
+        for t in self.floats():
+            if t.grad_fn is not None:
+                with pf.no_grad():
+                    t.add_(1)
+        loss.backward()
+
+    def weights_written(self):
+        loss = self.total()
+        _write(self.s)
+        loss.backward()
+
+    def argument_written(self):
+        loss = self.total()
+        with pf.no_grad():
+            self.args[-1].mul_(1.5)
+        loss.backward()
+
+    def held_written(self):
+        loss = self.total()
+        self.s.held.add_(0.5)
+        loss.backward(retain_graph=True)
+        loss.backward()
+
+    def drawn_from(self):
+        pf.rand(2)
+        self.total().backward()
+
+
+class Program:
+    """Drawn from a number."""
+
+    def __init__(self, number):
+        r = random.Random(number)
+        self.number = number
+
+        def some(names, seldom, most):
+            weights = [0.12 if n in seldom else 1.0 for n in names]
+            return r.choices(list(names), weights, k=r.randint(1, most))
+
+        self.body = [(n, r.randint(0, 9), r.randint(0, 9)) for n in some(WITHIN, SELDOM, 6)]
+        self.results = some(RESULTS, SELDOM_RESULTS, 3)
+        self.arguments = some(ARGUMENTS, {"weight", "view of another", "held"}, 3)
+        self.hooked = r.random() < 0.2  # arguments
+        self.wants = r.random() < 0.9  # the leaf, a gradient
+        self.times = r.choice([1, 1, 1, 2, 3])
+        self.extra = [e for e in ("arguments", "weights", "product") if r.random() < 0.2]
+        usual = r.choice(["plain"] * 4 + list(PASSES))
+        self.passes = [r.choice(list(PASSES)) if r.random() < 0.15 else usual for _ in range(CALLS)]
+        often = r.choice([0.0, 0.0, 0.15, 0.4])
+        self.changes = [
+            some(CHANGES, SELDOM_CHANGES, 2) if r.random() < often else ["nothing"]
+            for _ in range(CALLS)
+        ]
+        self.clears = r.choice(["no gradients", "step", "nothing"])
+        mode = r.choice(["enable"] * 8 + ["no_grad", "inference", "any"])
+        self.modes = [
+            r.choice(["enable", "no_grad"]) if mode == "any" else mode for _ in range(CALLS)
+        ]
+        half = r.choice(["none"] * 8 + ["all", "any"])
+        self.half = [half == "all" or (half == "any" and r.random() < 0.5) for _ in range(CALLS)]
+        self.kept = r.random() < 0.1  # a result of the call before lives on
+        self.every = r.choice([1000, 1000, 3])
+
+    def __str__(self):
+        return "\n".join(f"{k} = {v}" for k, v in vars(self).items())
+
+    @property
+    def exact(self):
+        """Whether no 16 bits are within, so that sums in another order make little difference."""
+        return not (any(self.half) or any(n == "autocast" for n, *_ in self.body))
+
+    def function(self, s):
+        body = [(WITHIN[n], i, k) for n, i, k in self.body]
+        results = [RESULTS[n] for n in self.results]
+
+        def run(*args):
+            values = list(args)
+            for f, i, k in body:
+                values.append(f(s, values[-1 - i % len(values)], values[k % len(values)]))
+            found = [f(s, args, values) for f in results]
+            return found[0] if len(found) == 1 else tuple(found)
+
+        return run
+
+    def run(self, wrap, device):
+        """What can be observed of each call."""
+        pf.manual_seed(self.number)
+        s, log = Inner(), []
+        call = wrap(self.function(s))
+        kept, seen = None, []
+        for n in range(CALLS):
+            found = []
+            try:
+                kept = self._one(s, log, call, n, found, device)
+            except Exception as e:
+                kept = None
+                found.append(("error", type(e).__name__))
+                _clear(s)  # how far a pass came before it failed is nobody's concern
+            if not self.kept:
+                kept = None  # noqa: F841 (or it lives until the next call ends)
+            for k, p in enumerate(s.parameters()):
+                found += [(f"gradient of weight {k}", p.grad), (f"weight {k}", p)]
+            found += [("held", s.held), ("mean", s.norm.running_mean)]
+            found += [("batches", s.norm.num_batches_tracked), ("random", pf.get_rng_state())]
+            found += [("called outside", tuple(log)), ("called inside", tuple(s.log))]
+            seen.append([(name, _plain(v)) for name, v in found])
+        return seen
+
+    def _one(self, s, log, call, n, found, device):
+        for name in self.changes[n]:
+            CHANGES[name](s, log)
+        CHANGES[self.clears](s, log)
+        x = (pf.randn(N, N) * 0.7).requires_grad_(self.wants)
+        args = []
+        for name in self.arguments:
+            args.append(ARGUMENTS[name](s, log, x, args))
+        if self.hooked:
+            for k, a in enumerate(args):
+                if a.requires_grad and not any(a is w for w in s.w):
+                    a.register_hook(lambda g, k=k: log.append(k))
+        mode = {"enable": pf.enable_grad, "no_grad": pf.no_grad, "inference": pf.inference_mode}
+        given = list(args)
+        try:
+            for k in range(self.times):
+                with mode[self.modes[n]](), pf.autocast(device, pf.bfloat16, enabled=self.half[n]):
+                    results = call(*given)
+                results = list(results) if isinstance(results, tuple) else [results]
+                if k + 1 < self.times:
+                    of = [r for r in results if isinstance(r, pf.Tensor) and r.shape == (N, N)]
+                    given = [*given[1:], of[0] if of else given[0]]
+            for r in results:
+                found.append(("result", r))
+                if isinstance(r, pf.Tensor):
+                    found.append(("history", (r.requires_grad, r.is_leaf, r.grad_fn is not None)))
+                    found.append(("is", (any(r is a for a in given), any(r is w for w in s.w))))
+                    found.append(("dtype", str(r.dtype)))
+            p = _Call(s, log, x, given, results, s.w, self.extra)
+            PASSES[self.passes[n]](p)
+            found += [("gradient", g) for g in [*p.found, x.grad]]
+        finally:
+            found += [("argument", a) for a in args]
+        return results
+
+
+def _plain(v):
+    return v.detach().cpu().double().flatten().tolist() if _is_float(v) else _other(v)
+
+
+def _is_float(v):
+    return isinstance(v, pf.Tensor) and v.is_floating_point()
+
+
+def _other(v):
+    return v.tolist() if isinstance(v, pf.Tensor) else v
+
+
+def _alike(a, b, tolerance):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return a == b or (a != a and b != b) or abs(a - b) <= tolerance * max(1, abs(a), abs(b))
+    if isinstance(a, list):
+        return len(a) == len(b) and all(_alike(x, y, tolerance) for x, y in zip(a, b))
+    return a == b
+
+
+def difference(program, device, **how):
+    """(what a captured run has otherwise, "" if nothing; how many of its calls were replayed)."""
+    wrapped = []
+
+    def wrap(f):
+        options = {"verify_every": program.every}
+        wrapped.append(pf.compile(f, mode="reduce-overhead", options=options, **how))
+        return wrapped[-1]
+
+    before = pf.get_default_dtype()
+    pf.set_default_dtype(pf.float64 if program.exact else pf.float32)
+    try:
+        want, got = program.run(lambda f: f, device), program.run(wrap, device)
+    finally:
+        pf.set_default_dtype(before)
+    tolerance = 1e-6 if program.exact else 0.1
+    for n, (a, b) in enumerate(zip(want, got, strict=True)):
+        errors = [[v for k, v in c if k == "error"] for c in (a, b)]
+        if errors[0] != errors[1]:
+            a, b = [("error", errors[0])], [("error", errors[1])]
+        for (name, x), (_, y) in zip(a, b, strict=True):
+            if not _alike(x, y, tolerance):
+                return f"call {n}, {name}: {y} in place of {x}", wrapped[0]._step.replays
+    return "", wrapped[0]._step.replays
