@@ -136,7 +136,7 @@ Tensor nanquantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdi
 }
 
 Tensor nanmean(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
-  ops::check_floating(x, "nanmean");
+  if (!x.defined() || !is_complex(x)) ops::check_floating(x, "nanmean");
   const Tensor given = dtype ? to(x, *dtype) : x, wide = ops::widened(given);
   const Tensor count = sum(logical_not(nan_mask(x)), dim, keepdim);
   return to(div(nansum(wide, dim, keepdim, {}), to(count, wide->dtype)), given->dtype);
@@ -316,39 +316,62 @@ Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
 
 namespace {
 
+// Ends of bins: those that were given, or the least and the largest element where they are equal.
+template <class T>
+std::pair<T, T> ends_of_bins(const Tensor& x, T low, T high) {
+  if (low == high && x->numel > 0) {
+    const Tensor least = amin(x), most = amax(x);  // both, then a wait
+    low = least.item<T>();
+    high = most.item<T>();
+  }
+  if (low == high) return {low - 1, high + 1};
+  return {low, high};
+}
+
+// Of integers: the bin of each in whole numbers, exactly.
+Tensor places_of_integers(const Tensor& given, int64_t bins, Scalar min, Scalar max) {
+  const Tensor x = to(given, DType::Int64);
+  const auto [low, high] = ends_of_bins(x, min.to_int(), max.to_int());
+  PF_CHECK(low < high, ValueError, "histc", "got the range ", low, " to ", high,
+           "; expected the first below the second; pass min and max");
+  const Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
+  const Tensor above = mul(sub(x, Scalar(low)), Scalar(bins));
+  const Tensor width = scalar_tensor(Scalar(high - low), DType::Int64, x->storage->device);
+  return where(inside, clamp(div(above, width, "trunc"), Scalar(int64_t{0}), Scalar(bins - 1)),
+               Scalar(bins));
+}
+
+// In this order and in the input's own arithmetic, as PyTorch: values on an edge are rounded into
+// a bin, and should come out in the same.
+Tensor places_of_floats(const Tensor& given, int64_t bins, Scalar min, Scalar max) {
+  const auto [low, high] = ends_of_bins(given, min.to_double(), max.to_double());
+  PF_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, ValueError, "histc",
+           "got the range ", low, " to ", high,
+           "; expected finite ends, the first below the second; pass min and max");
+  const Tensor x = ops::widened(given);
+  const Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
+  const Tensor from = scalar_tensor(Scalar(low), x->dtype, x->storage->device);
+  const Tensor width = sub(scalar_tensor(Scalar(high), x->dtype, x->storage->device), from);
+  const Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
+  return where(inside, clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1)),
+               Scalar(bins));
+}
+
 // Counts of equal bins from min to max; both ends belong to a bin. NaN and what lies outside are
 // left out. With min == max the ends are those of the input.
 Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   ops::check_defined(t, "histc");
   PF_CHECK(bins > 0, ValueError, "histc", "got ", bins, " bins; expected at least 1; correct it");
-  PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "histc", "got dtype ",
-           t->dtype, "; expected a floating-point dtype; convert with .to(pyflame.float32)");
+  const bool whole = is_integral(t->dtype);
+  PF_CHECK((whole || is_float(t->dtype)) && !info(t->dtype).storage_only, DTypeError, "histc",
+           "got dtype ", t->dtype,
+           "; expected a floating-point or integer dtype; convert with .to(pyflame.float32)");
   checked_numel({bins}, "histc");
-  Tensor x = reshape(t.detach(), {-1});
-  double low = min.to_double(), high = max.to_double();
-  if (low == high && x->numel > 0) {
-    const Tensor least = amin(x), most = amax(x);  // both, then a wait
-    low = least.item<double>();
-    high = most.item<double>();
-  }
-  if (low == high) {
-    low -= 1;
-    high += 1;
-  }
-  PF_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, ValueError, "histc",
-           "got the range ", low, " to ", high,
-           "; expected finite ends, the first below the second; pass min and max");
-  x = ops::widened(x);
-  Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
-  // In this order and in the input's own arithmetic, as PyTorch: values on an edge are rounded into
-  // a bin, and should come out in the same.
-  const Tensor from = scalar_tensor(Scalar(low), x->dtype, x->storage->device);
-  const Tensor width = sub(scalar_tensor(Scalar(high), x->dtype, x->storage->device), from);
-  Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
-  place = clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1));
-  // What lies outside goes to one more.
+  const Tensor x = reshape(t.detach(), {-1});
+  const Tensor place =
+      whole ? places_of_integers(x, bins, min, max) : places_of_floats(x, bins, min, max);
+  // What lies outside went to one more.
   Tensor counts = make_tensor({bins + 1}, DType::Int64, x->device());
-  place = where(inside, place, Scalar(bins));
   if (x->numel > 0)
     engine::call<kernels::Bincount>({counts, place}, {.op = "histc"});
   else

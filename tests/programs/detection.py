@@ -9,13 +9,14 @@ from made_up import fill, report
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision import io, tv_tensors
 from torchvision.models import (
-    convnext_tiny,
+    ConvNeXt,
+    SwinTransformer,
+    VisionTransformer,
     get_model,
     mobilenet_v3_small,
     resnet18,
-    swin_t,
-    vit_b_16,
 )
+from torchvision.models.convnext import CNBlockConfig
 from torchvision.models.detection import FasterRCNN, KeypointRCNN, MaskRCNN, RetinaNet
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large
@@ -67,6 +68,10 @@ every = dict(
     rpn_positive_fraction=1.0,
     box_batch_size_per_image=10_000,
     box_positive_fraction=1.0,
+    rpn_pre_nms_top_n_train=200,
+    rpn_post_nms_top_n_train=50,
+    rpn_pre_nms_top_n_test=200,
+    rpn_post_nms_top_n_test=50,
 )
 pool = MultiScaleRoIAlign(["0", "1"], 7, 2)
 kinds = {
@@ -111,11 +116,17 @@ for name, make in kinds.items():
     report(f"{name} found", found[0]["scores"][:10])
 
 x = torch.tensor(rng.randn(2, 3, 64, 64).astype(np.float32))
-for make, how in (
-    (resnet18, {}), (mobilenet_v3_small, {}), (convnext_tiny, {}), (swin_t, {}), (vit_b_16, dict(image_size=64)),
-):  # fmt: skip
-    net = fill(make(num_classes=4, **how), scale=0.03).eval()
-    report(make.__name__, net(x))
+nets = {
+    "resnet": lambda: resnet18(num_classes=4),
+    "mobilenet": lambda: mobilenet_v3_small(num_classes=4),
+    "vit": lambda: VisionTransformer(64, 16, 2, 2, 32, 48, num_classes=4),
+    "swin": lambda: SwinTransformer([4, 4], 12, [2, 2], [2, 4], [4, 4], num_classes=4),
+    "convnext": lambda: ConvNeXt(
+        [CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)], num_classes=4
+    ),
+}
+for name, make in nets.items():
+    report(name, fill(make(), scale=0.03).eval()(x))
 assert get_model("resnet18", num_classes=4).fc.out_features == 4
 parts = fill(
     deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3), scale=0.05
