@@ -214,16 +214,26 @@ _LAZY = {
 _LAZY |= dict.fromkeys(
     """
     AcceleratorError cfloat cdouble fake_quantize_per_tensor_affine
-    fake_quantize_per_channel_affine segment_reduce batch_norm instance_norm group_norm constant_pad_nd
+    fake_quantize_per_channel_affine segment_reduce constant_pad_nd
     convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
     norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
-    margin_ranking_loss poisson_nll_loss triplet_margin_loss empty_strided empty_permuted
+    margin_ranking_loss triplet_margin_loss empty_strided empty_permuted
     nonzero_static range from_file detach_ is_signed is_inference
     is_distributed is_anomaly_check_nan_enabled set_flush_denormal set_deterministic_debug_mode
     get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled set_warn_always
     is_warn_always_enabled
     """.split(),
     "_torch_names",
+)
+_LAZY |= dict.fromkeys(
+    """
+    batch_norm instance_norm group_norm layer_norm embedding embedding_bag kl_div poisson_nll_loss
+    binary_cross_entropy_with_logits
+    """.split(),
+    "_two_forms",
+)
+_LAZY |= dict.fromkeys(
+    "celu selu rrelu threshold max_pool1d max_pool2d max_pool3d".split(), "nn.functional"
 )
 for _name in _LAZY:  # operations with a Python form of their own
     globals().pop(_name, None)

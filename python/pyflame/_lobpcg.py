@@ -6,6 +6,7 @@ import math
 from . import _C, _ops
 from ._grad_mode import no_grad
 from ._misc import finfo
+from ._named_errors import name_errors as _name_errors
 
 _eigh = _C._special["linalg_eigh"]
 _NAME = "pf.lobpcg"
@@ -216,3 +217,6 @@ def lobpcg(
             values = _ops.stack([p[0] for p in pairs]).reshape(*A.shape[:-2], k)
             vectors = _ops.stack([p[1] for p in pairs]).reshape(*A.shape[:-1], k)
     return _differentiable(A, values, vectors) if wanted and A.requires_grad else (values, vectors)
+
+
+_name_errors(__name__)

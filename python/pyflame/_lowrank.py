@@ -1,6 +1,7 @@
 """Decompositions of low rank by random projections (Halko, Martinsson and Tropp, 2009)."""
 
 from . import _C
+from ._named_errors import name_errors as _name_errors
 
 _qr = _C._special["linalg_qr"]
 _svd = _C._special["linalg_svd"]
@@ -45,3 +46,6 @@ def pca_lowrank(A, q=None, center=True, niter=2):  # noqa: N803 (PyTorch's names
     """
     q = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+_name_errors(__name__)

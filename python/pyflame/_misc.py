@@ -4,6 +4,7 @@ import collections
 import string
 
 from . import _C
+from ._named_errors import name_errors as _name_errors
 
 
 class memory_format(str):
@@ -366,3 +367,14 @@ def is_neg(input):
 def nuclear_norm(input, dim=(-2, -1), keepdim=False):
     """The sum of the singular values of matrices: linalg.matrix_norm(input, "nuc")."""
     return _C._special["linalg_matrix_norm"](input, "nuc", dim, keepdim)
+
+
+_name_errors(
+    __name__,
+    "can_cast",
+    "detach",
+    "is_complex",
+    "is_floating_point",
+    "numel",
+    "tensordot",
+)

@@ -6,6 +6,7 @@ import math
 import os
 
 from . import _C, _files, _ops
+from ._named_errors import name_errors as _name_errors
 from .autograd.function import Function
 from .nn import functional as F
 
@@ -126,35 +127,6 @@ def segment_reduce(
 # ---- functions of layers ------------------------------------------------------------------------
 
 
-def batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True
-):
-    """nn.functional.batch_norm with its arguments in another order."""
-    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-
-def instance_norm(
-    input,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    use_input_stats,
-    momentum,
-    eps,
-    cudnn_enabled=True,
-):
-    """nn.functional.instance_norm with its arguments in another order."""
-    return F.instance_norm(
-        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
-    )
-
-
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
-    """nn.functional.group_norm."""
-    return F.group_norm(input, num_groups, weight, bias, eps)
-
-
 def constant_pad_nd(input, pad, value=0):
     """nn.functional.pad with a number."""
     return F.pad(input, pad, "constant", value)
@@ -245,13 +217,6 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
     """nn.functional.margin_ranking_loss."""
     return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
-
-
-def poisson_nll_loss(input, target, log_input, full, eps, reduction):
-    """nn.functional.poisson_nll_loss."""
-    return F.poisson_nll_loss(
-        input, target, log_input, full, eps=eps, reduction=_reduction(reduction)
-    )
 
 
 def triplet_margin_loss(
@@ -477,3 +442,17 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         source = source.detach().as_strided(size, stride, storage_offset)
     self.data = source.detach()
     return self
+
+
+_name_errors(
+    __name__,
+    "conv_tbc",
+    "convolution",
+    "ctc_loss",
+    "detach_",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_tensor_affine",
+    "is_inference",
+    "is_signed",
+    "norm_except_dim",
+)

@@ -7,6 +7,7 @@ parameters stay what they were.
 """
 
 from . import _C, _ops
+from ._named_errors import name_errors as _name_errors
 from .amp.autocast_mode import get_autocast_dtype, is_autocast_enabled
 from .autograd.function import Function, once_differentiable
 from .nn.layers import Linear
@@ -136,3 +137,6 @@ def convert_to_float8_training(module, module_filter_fn=None):
             if new is not None:
                 setattr(parent, key, new)
     return converted(module, "") or module
+
+
+_name_errors(__name__)

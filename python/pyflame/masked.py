@@ -9,6 +9,7 @@ for all dimensions. Where nothing is left a sum is 0, a product 1, the smallest 
 import math
 
 from . import _C, _misc, _ops
+from ._named_errors import name_errors as _name_errors
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp",
@@ -250,3 +251,6 @@ def log_softmax(input, dim, *, dtype=None, mask=None):
 def softmin(input, dim, *, dtype=None, mask=None):
     """Softmax of the negated input along `dim`; 0 where it is masked."""
     return _ops.softmax(-_filled("softmin", input, mask, math.inf, dtype), dim)
+
+
+_name_errors(__name__)

@@ -6,6 +6,7 @@ import json
 import os
 
 from . import _C
+from ._named_errors import name_errors as _name_errors
 
 _list = builtins.list
 
@@ -114,3 +115,6 @@ def __getattr__(name):  # pyflame.ops.add and so on
     if name.startswith("__"):
         raise AttributeError(name)
     return get(name)
+
+
+_name_errors(__name__)

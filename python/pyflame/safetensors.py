@@ -8,6 +8,7 @@ not.
 import io
 
 from . import _C
+from ._named_errors import name_errors as _name_errors
 from .serialization import _name_of, _read_stream, _writer, path_text
 
 __all__ = [
@@ -211,3 +212,6 @@ class _Slice:
 
     def __getitem__(self, key):
         return _own(self._tensor[key], self._device)
+
+
+_name_errors(__name__)

@@ -5,6 +5,7 @@ import math
 import numbers
 
 from . import _C
+from ._named_errors import name_errors as _name_errors
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
@@ -231,3 +232,6 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
     if memory_format is not None:
         t = t.contiguous(memory_format=memory_format)
     return t.requires_grad_() if requires_grad else t
+
+
+_name_errors(__name__, "assert_close")

@@ -263,6 +263,8 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
                        PyObject* kwnames, const std::function<PyObject*()>& run);
 // What __torch_function__ of arguments that are no tensors makes of a call which fits no form of
 // the operation; null, without an error, when none has one.
+// TypeError that says how to convert, where one is a tensor of PyTorch's.
+void refuse_pytorch(PyObject* a, PyObject* b = nullptr);
 PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 // The same where only modes are asked.
 bool mode_is_on();

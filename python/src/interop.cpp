@@ -407,6 +407,10 @@ Tensor import_capsule(PyObject* capsule, const char* name, const char* used) {
       PF_FAIL(DeviceError, "from_dlpack", "got memory of DLPack device type ", d.device.type,
               "; expected CPU, CUDA or ROCm memory; copy it to the CPU first");
   }
+  PF_CHECK(d.ndim >= 0 && d.ndim <= kMaxDims, ShapeError, "from_dlpack", "got an array of ", d.ndim,
+           " dimensions; expected 0 to ", kMaxDims, "; reshape it where it was made");
+  PF_CHECK(d.shape || d.ndim == 0, ShapeError, "from_dlpack", "got an array of ", d.ndim,
+           " dimensions without a shape; expected one; its maker has left it out");
   Dims shape(std::span<const int64_t>(d.shape, static_cast<size_t>(d.ndim)));
   Dims strides = d.strides ? Dims(std::span<const int64_t>(d.strides, static_cast<size_t>(d.ndim)))
                            : contiguous_strides(shape);
@@ -429,6 +433,22 @@ Tensor import_capsule(PyObject* capsule, const char* name, const char* used) {
     auto* p = static_cast<M*>(PyCapsule_GetPointer(c, nullptr));
     if (p->deleter) p->deleter(p);
   }));
+  // How far its elements reach, in numbers that may be anything.
+  const int64_t count = checked_numel(shape, "from_dlpack");
+  int64_t last = 0, end = 0;
+  bool fits = d.byte_offset <= static_cast<uint64_t>(INT64_MAX);
+  for (int i = 0; count > 0 && i < shape.size(); ++i) {
+    int64_t reach = 0;
+    fits = fits && !__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) &&
+           !__builtin_add_overflow(last, reach, &last);
+  }
+  fits = fits && !__builtin_mul_overflow(last + 1, static_cast<int64_t>(itemsize(dtype)), &end) &&
+         !__builtin_add_overflow(end, static_cast<int64_t>(d.byte_offset), &end);
+  PF_CHECK(fits, ValueError, "from_dlpack", "got an array of shape ", shape, " and strides ",
+           strides, " at ", d.byte_offset,
+           " bytes behind its memory's begin; expected less than 2^63 bytes; its maker has them wrong");
+  PF_CHECK(d.data || count == 0, ValueError, "from_dlpack", "got an array of shape ", shape,
+           " without memory; expected an address; its maker has left it out");
   if (device.is_cpu()) device.floating = true;
   return wrap_foreign(static_cast<char*>(d.data) + d.byte_offset, shape, strides, dtype, device,
                       readonly, [owner] {});

@@ -188,6 +188,32 @@ Obj method_of_tensor(const char* name) {
   return found;
 }
 
+// PyTorch's class of tensors where that is in this process, too, and not PyFlame under its name.
+PyTypeObject* tensor_of_pytorch() {
+  static PyObject* name = PyUnicode_InternFromString("torch");
+  Obj module(PyImport_GetModule(name));
+  Obj cls(module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr);
+  PyErr_Clear();
+  if (!cls || !PyType_Check(cls.get())) return nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(cls.get());  // the module keeps it
+  return type == TensorType ? nullptr : type;
+}
+
+std::string name_of(PyObject* func) {
+  Obj name(PyObject_GetAttrString(func, "__name__"));
+  PyErr_Clear();
+  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  PyErr_Clear();
+  return text ? text : Py_TYPE(func)->tp_name;
+}
+
+[[noreturn]] void not_for_pytorch(PyObject* func) {
+  type_error("torch." + name_of(func) +
+             ": got a pyflame.Tensor; expected a tensor of PyTorch's, which is in this process, too; "
+             "convert it with torch.from_dlpack(t), which shares its memory, or call the function of "
+             "pyflame");
+}
+
 // Whether objects of a class that is none of tensors say what operations make of them.
 bool answers(PyTypeObject* type) {
   if (PyType_IsSubtype(type, TensorType)) return false;
@@ -233,10 +259,24 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
   return ask(classes, func ? func : found.get(), args, nargs, kwnames);
 }
 
+void refuse_pytorch(PyObject* a, PyObject* b) {
+  PyTypeObject* theirs = tensor_of_pytorch();
+  for (PyObject* o : {a, b})
+    if (o && theirs && PyType_IsSubtype(Py_TYPE(o), theirs))
+      type_error(
+          "pf.Tensor: got a torch.Tensor of PyTorch beside a pyflame.Tensor; expected one of "
+          "PyFlame's; convert it with pf.from_dlpack(t), which shares its memory, or pf.tensor(t)");
+}
+
 PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   const Py_ssize_t count = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   Classes found;
   const auto look = [&](PyObject* o) {
+    if (PyTypeObject* theirs; answers(Py_TYPE(o)) && (theirs = tensor_of_pytorch()) &&
+                              PyType_IsSubtype(Py_TYPE(o), theirs))
+      type_error("pf." + name_of(func) +
+                 ": got a torch.Tensor of PyTorch; expected a pyflame.Tensor; convert it with "
+                 "pf.from_dlpack(t), which shares its memory, or pf.tensor(t)");
     if (answers(Py_TYPE(o)) && std::find(found.begin(), found.end(), Py_TYPE(o)) == found.end())
       found.push_back(Py_TYPE(o));
   };
@@ -301,11 +341,23 @@ PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs)
       const Obj other = Obj::share(PySequence_Fast_GET_ITEM(others.get(), i));
       const int is = PyObject_IsSubclass(cls, other.get());
       check(is);
-      if (!is) Py_RETURN_NOTIMPLEMENTED;
+      if (is) continue;
+      PyTypeObject* theirs = tensor_of_pytorch();
+      if (theirs && PyObject_IsSubclass(other.get(), reinterpret_cast<PyObject*>(theirs)) == 1)
+        not_for_pytorch(func);
+      Py_RETURN_NOTIMPLEMENTED;
     }
     Obj tuple(check(positional ? PySequence_Tuple(positional) : PyTuple_New(0)));
     Obj r;
     {
+      // A function that asks again although it is run for plain tensors is none of ours.
+      static thread_local std::vector<PyObject*> running;
+      if (std::find(running.begin(), running.end(), func) != running.end() && tensor_of_pytorch())
+        not_for_pytorch(func);
+      struct Running {
+        explicit Running(PyObject* f) { running.push_back(f); }
+        ~Running() { running.pop_back(); }
+      } const while_it(func);
       Disabled plain;
       r = Obj(check(PyObject_Call(func, tuple.get(), named)));
     }

@@ -100,6 +100,7 @@ inline PyObject* binary_plain(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
       Tensor t = array_operand(a, tensor_of(b));
       if (t.defined()) return wrap(tt(t, tensor_of(b)));
     }
+    refuse_pytorch(a, b);
     Py_RETURN_NOTIMPLEMENTED;
   });
 }
@@ -140,7 +141,10 @@ PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* mod) {
 }
 PyObject* nb_matmul(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
-    if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!is_tensor(a) || !is_tensor(b)) {
+      refuse_pytorch(a, b);
+      Py_RETURN_NOTIMPLEMENTED;
+    }
     return keeping("matmul", {a, b}, [&] { return wrap(matmul(tensor_of(a), tensor_of(b))); });
   });
 }
@@ -156,9 +160,13 @@ PyObject* by_name_plain(const char* name, PyObject* a, PyObject* b) {
     Scalar s;
     if (is_tensor(a)) {
       if (is_tensor(b) || number(b, &s)) return call_op(name, {a, b});
+      refuse_pytorch(b);
       Py_RETURN_NOTIMPLEMENTED;
     }
-    if (!number(a, &s)) Py_RETURN_NOTIMPLEMENTED;
+    if (!number(a, &s)) {
+      refuse_pytorch(a);
+      Py_RETURN_NOTIMPLEMENTED;
+    }
     Obj left(check(wrap(number_like(s, tensor_of(b)))));
     return call_op(name, {left.get(), b});
   });
@@ -192,6 +200,7 @@ PyObject* inplace(const char* name, PyObject* a, PyObject* b) {
         if (!r || r.get() == Py_NotImplemented) return r.release();
         return Py_NewRef(a);
       });
+    refuse_pytorch(b);
     Py_RETURN_NOTIMPLEMENTED;
   });
 }

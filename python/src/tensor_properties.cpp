@@ -65,6 +65,7 @@ int set_grad(PyObject* o, PyObject* value, void*) {
       t.set_grad({});
       return 0;
     }
+    if (!is_tensor(value)) refuse_pytorch(value);
     if (!is_tensor(value))
       type_error(std::string("grad must be a Tensor or None, not ") + Py_TYPE(value)->tp_name);
     const Tensor& g = tensor_of(value);

@@ -1,14 +1,18 @@
 #include "cpu/machine.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
+
+#include "core/backend_call.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -63,6 +67,17 @@ pf_status describe_cpu(const char* kind, char* text, size_t capacity) {
 }
 
 pf_status memory_of_host(pf_memory_info* info) {
+  // Without a descriptor nothing below could be read, and every limit would be 0.
+  if (!std::ifstream("/proc/meminfo") && (errno == EMFILE || errno == ENFILE)) {
+    rlimit most{};
+    getrlimit(RLIMIT_NOFILE, &most);
+    backend::set_last_error(
+        ("no file descriptor is left to read the limits of memory (this process may have " +
+         std::to_string(most.rlim_cur) +
+         " open files); close files, or raise the limit with ulimit -n")
+            .c_str());
+    return PF_LAUNCH;
+  }
   size_t total = meminfo("MemTotal:"), free = meminfo("MemAvailable:");
   for (auto [limit, used] :
        {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},

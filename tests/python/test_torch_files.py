@@ -249,11 +249,11 @@ class Runs:
         return os.system, ("touch pwned",)
 
 
-def as_archive(pickled, storages=None):
+def as_archive(pickled, storages=None, order="little"):
     f = io.BytesIO()
     with zipfile.ZipFile(f, "w") as z:
         z.writestr("x/data.pkl", pickled)
-        z.writestr("x/byteorder", "little")
+        z.writestr("x/byteorder", order)
         for key, data in (storages or {}).items():
             z.writestr(f"x/data/{key}", data)
         z.writestr("x/version", "3\n")
@@ -399,17 +399,43 @@ def test_values_that_take_more_than_their_bytes(monkeypatch):
             load(as_archive(b"\x80\x02c__builtin__\n" + name + b"\n" + args + b"R."))
 
 
-def test_values_that_nest_or_hold_themselves():
+def test_an_unknown_byte_order_is_refused():
+    assert load(as_archive(b"\x80\x02K\x07.", order="big")) == 7
+    for order in ("middle", "", "BIG", "little-endian"):
+        with pytest.raises(FileError, match="byte order .*neither little nor big"):
+            load(as_archive(b"\x80\x02K\x07.", order=order))
+
+
+def refuse(text):
+    raise FileError(text)
+
+
+def test_values_that_nest_or_hold_themselves(monkeypatch):
     for pickled, words in (
         (b"\x80\x02" + b"]" * 300 + b"a" * 299 + b".", "deeper"),
         (b"\x80\x02N" + b"\x85" * 100_000 + b".", "deeper"),
-        (b"\x80\x02}N" + b"\x85" * 100_000 + b"Ns.", "key"),
+        (b"\x80\x02}N" + b"\x85" * 100_000 + b"Ns.", "deeper"),
+        (b"\x80\x02}N" + b"\x85" * 50 + b"Ns.", "key"),
         (b"\x80\x02]q\0h\0a.", "contains itself"),
         (b"\x80\x02}q\0Nh\0s.", "contains itself"),
         (b"\x80\x02}q\0]q\1h\0aNs.", "key of a dict"),
     ):
         with pytest.raises(FileError, match=words):
             load(as_archive(pickled))
+    # As fast as they begin: a file of a megabyte holds a million levels.
+    for pickled in (b"N" + b"\x85" * 1_000_000, b"N" + b"(" * 1_000_000, b"(" * 999_999 + b"t" * 999_999,
+                    b"]" * 2000 + b"a" * 1999, b"]" + b"(" * 500 + b"]" + b"e](" * 999_999):  # fmt: skip
+        reading = opcodes.Pickle(b"\x80\x02" + pickled + b".", None, None, refuse)
+        with pytest.raises(FileError, match="deeper|instruction"):
+            reading.load()
+        assert reading.at < 3000
+    # Built from the outermost on, so that nobody knows before the end.
+    down = b"]q\0" + b"]q\1a0h\1" * 100_000 + b"h\0."
+    looked = []
+    monkeypatch.setattr(opcodes, "_inside", lambda v, of=opcodes._inside: looked.append(1) or of(v))
+    with pytest.raises(FileError, match="deeper"):
+        opcodes.Pickle(down, None, None, refuse).load()
+    assert len(looked) < 1000
     doubled = b"\x80\x02N\x85" + b"2\x86" * 60 + b"."  # 2**60 leaves in 60 tuples
     assert load(as_archive(doubled))[0] is not None
 

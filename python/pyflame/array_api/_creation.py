@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from . import _arguments
 
 _device = _arguments.device
@@ -116,3 +117,6 @@ def zeros(shape, *, dtype=None, device=None):
 
 def zeros_like(x, /, *, dtype=None, device=None):
     return _ops.zeros(x.shape, dtype=dtype or x.dtype, device=_device(device, x))
+
+
+_name_errors(__name__)

@@ -1,6 +1,7 @@
 """Functions of elements: PyFlame's operations by the standard's names, positions only."""
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 
 _ONE = """abs acos acosh asin asinh atan atanh bitwise_not=bitwise_invert ceil conj cos cosh exp expm1 floor
 isfinite isinf isnan log log1p log2 log10 logical_not neg=negative positive real reciprocal round signbit
@@ -90,3 +91,6 @@ def sign(x, /):
     """-1, 0 or 1; NaN of NaN."""
     out = _ops.sign(x)
     return _ops.where(x.isnan(), x, out) if x.dtype.is_floating_point else out
+
+
+_name_errors(__name__)

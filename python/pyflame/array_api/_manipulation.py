@@ -1,6 +1,7 @@
 """Arrays of other shapes."""
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from . import _arguments
 
 
@@ -101,3 +102,6 @@ def tile(x, repetitions, /):
 
 def unstack(x, /, *, axis=0):
     return tuple(_ops.unbind(x, axis))
+
+
+_name_errors(__name__)

@@ -4,6 +4,7 @@ import builtins
 from typing import NamedTuple
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from . import _arguments
 
 _axes = _arguments.axes
@@ -218,3 +219,6 @@ def vecdot(x1, x2, /, *, axis=-1):
         product = first * x2
         return product.sum(axis).to(product.dtype)
     return _ops.vecdot(x1, x2, dim=axis)
+
+
+_name_errors(__name__)

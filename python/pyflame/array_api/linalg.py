@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from .. import _C, _ops
 from .. import linalg as _linalg
+from .._named_errors import name_errors as _name_errors
 from ._manipulation import matrix_transpose
 from ._reductions import matmul, tensordot, vecdot
 
@@ -117,3 +118,6 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     if axis == ():
         return x.abs() if ord != 0 else (x != 0).to(x.dtype)
     return _linalg.vector_norm(x, ord, list(axis) if isinstance(axis, tuple) else axis, keepdims)
+
+
+_name_errors(__name__)

@@ -33,6 +33,8 @@ class Backend(str):
     GLOO, NCCL, MPI, UCC, XCCL, UNDEFINED = "gloo", "nccl", "mpi", "ucc", "xccl", "undefined"
 
     def __new__(cls, name):
+        if not isinstance(name, str):
+            raise TypeError(f"pf.distributed.Backend: got {type(name).__name__}; expected a str")
         return super().__new__(cls, name.lower())
 
 

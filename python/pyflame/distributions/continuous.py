@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from . import constraints
 from .distribution import ExponentialFamily, Plain
 from .sampling import LOG_2PI, standard_gamma
@@ -473,3 +474,6 @@ class VonMises(Plain):
         k = self.concentration
         # i0e is i0 times exp(-k): nothing overflows.
         return k * (_ops.cos(value - self.loc) - 1) - LOG_2PI - special.i0e(k).log()
+
+
+_name_errors(__name__)

@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints
@@ -513,3 +514,6 @@ class ExpRelaxedCategorical(_OfCategorical):
         score = self.logits - value * t
         score = (score - score.logsumexp(-1, True)).sum(-1)
         return score + math.lgamma(n) + (n - 1) * log_t
+
+
+_name_errors(__name__)

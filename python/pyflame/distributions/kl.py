@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from . import continuous as c
 from . import discrete as d
 from . import transformed as t
@@ -219,3 +220,5 @@ def _register_multivariate():
 
 
 _register_multivariate()
+
+_name_errors(__name__)

@@ -4,6 +4,7 @@ import math
 
 from .. import _C, _ops
 from .. import linalg as _linalg
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from . import constraints
 from .continuous import Beta, Chi2
@@ -185,3 +186,6 @@ class LKJCholesky(Distribution):
             - (n - 1) * _ops.lgamma(a)
         )
         return (power * value.diagonal(0, -2, -1)[..., 1:].log()).sum(-1) - norm
+
+
+_name_errors(__name__)

@@ -2,6 +2,7 @@
 
 from .. import _C, _ops
 from .. import linalg as _linalg
+from .._named_errors import name_errors as _name_errors
 from . import constraints
 from .distribution import Distribution
 from .sampling import LOG_2PI
@@ -225,3 +226,6 @@ class LowRankMultivariateNormal(Distribution):
         log_det = 2 * _half_log_det(self._capacitance) + self.cov_diag.log().sum(-1)
         h = 0.5 * (self._event_shape[0] * (1 + LOG_2PI) + log_det)
         return h.expand(self._batch_shape)
+
+
+_name_errors(__name__)

@@ -7,6 +7,7 @@ first that is taken counts. So a sample follows from the generator's state alone
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from ..autograd import Function, no_grad
 
 _ROUNDS = 12  # of candidates taken with probability above 0.95: all refused in 1e-10
@@ -100,3 +101,5 @@ def standard_gamma(concentration):
 
 LOG_2PI = math.log(2 * math.pi)
 EULER = 0.57721566490153286060
+
+_name_errors(__name__)

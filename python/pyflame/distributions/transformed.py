@@ -4,6 +4,7 @@ import math
 import numbers
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from . import constraints
 from . import transforms as tr
@@ -636,3 +637,6 @@ class MixtureSameFamily(Distribution):
             index = which.reshape(*which.shape, 1, *[1] * len(self._event_shape))
             index = index.expand(*which.shape, 1, *self._event_shape)
             return values.gather(at, index).squeeze(at)
+
+
+_name_errors(__name__)

@@ -1,6 +1,7 @@
 """What distributions share."""
 
 from .. import _C, _misc, _ops
+from .._named_errors import name_errors as _name_errors
 
 
 def broadcast_all(*values):
@@ -89,3 +90,6 @@ class lazy_property:
         value = self.wrapped(obj)
         obj.__dict__[self.name] = value
         return value
+
+
+_name_errors(__name__)

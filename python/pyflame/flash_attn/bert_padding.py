@@ -1,6 +1,7 @@
 """Batches of padded sequences to rows of all sequences, and back."""
 
 from .. import _ops
+from .._named_errors import name_errors as _name_errors
 
 __all__ = ["index_first_axis", "pad_input", "unpad_input"]
 
@@ -33,3 +34,6 @@ def pad_input(hidden_states, indices, batch, seqlen):
         (batch * seqlen, *shape), dtype=hidden_states.dtype, device=hidden_states.device
     )
     return zeros.index_copy(0, indices, hidden_states).unflatten(0, (batch, seqlen))
+
+
+_name_errors(__name__)

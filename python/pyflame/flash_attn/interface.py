@@ -3,6 +3,7 @@
 import contextlib
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 
 __all__ = [
     "flash_attn_func",
@@ -154,3 +155,6 @@ def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, *args, **kwarg
     return flash_attn_varlen_func(
         *qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *args, **kwargs
     )
+
+
+_name_errors(__name__)

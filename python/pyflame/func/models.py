@@ -1,6 +1,7 @@
 """Models as functions of their state: ensembles, batch norms without state."""
 
 from .. import _C
+from .._named_errors import name_errors as _name_errors
 from ..nn.utils import stateless
 
 
@@ -71,3 +72,5 @@ def replace_all_batch_norm_modules_(root):
 
 
 __all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
+
+_name_errors(__name__)

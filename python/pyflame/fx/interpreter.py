@@ -1,5 +1,6 @@
 """Runs graphs node by node, and makes graphs of graphs."""
 
+from .._named_errors import name_errors as _name_errors
 from ..nn import Module
 from .graph import Graph
 from .graph_module import GraphModule
@@ -180,3 +181,6 @@ class Transformer(Interpreter):
         if not isinstance(self.module, Module):
             raise TypeError("pf.fx.Transformer: expected a module")
         return GraphModule(self.module, self.new_graph, type(self.module).__name__)
+
+
+_name_errors(__name__)

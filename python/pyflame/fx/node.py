@@ -4,6 +4,7 @@ import builtins
 import operator
 import types
 
+from .._named_errors import name_errors as _name_errors
 from .immutable_collections import immutable_dict, immutable_list
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
@@ -308,3 +309,6 @@ def _shown(a):
     if isinstance(a, (types.FunctionType, types.BuiltinFunctionType)):
         return qualified_name(a)
     return f"%{a}" if isinstance(a, Node) else str(a)
+
+
+_name_errors(__name__, "map_aggregate")

@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops, nn
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from ..nn import functional as F
 from .decoding import check_choice, choose
@@ -164,3 +165,6 @@ class GPT(nn.Module):
         finally:
             self.train(was_training)
         return tokens
+
+
+_name_errors(__name__)

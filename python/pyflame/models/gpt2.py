@@ -1,6 +1,7 @@
 """GPT-2: layer norms, learnt positions, and the names that its weights have elsewhere."""
 
 from .. import _C, nn
+from .._named_errors import name_errors as _name_errors
 from ..nn import functional as F
 from . import fields
 from .language import LanguageModel
@@ -227,3 +228,6 @@ class GPT2(LanguageModel):
         yield from norm("ln_f")
         if not config.tied:
             yield "lm_head.weight", [Part("lm_head.weight", (config.vocab, width), top=True)], False
+
+
+_name_errors(__name__)

@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops, nn
+from .._named_errors import name_errors as _name_errors
 from ..nn import functional as F
 from . import fields
 from .gpt import rotate
@@ -260,3 +261,6 @@ class Llama(LanguageModel):
         yield "norm.weight", [Part("norm.weight", (width,))], False
         if not config.tied:
             yield "lm_head.weight", [Part("lm_head.weight", (config.vocab, width), True)], False
+
+
+_name_errors(__name__)

@@ -1,6 +1,7 @@
 """The loss of a language model."""
 
 from .. import nn
+from .._named_errors import name_errors as _name_errors
 from ..nn import functional as F
 from ..nn.module import is_hooked
 
@@ -14,3 +15,6 @@ def next_token_loss(head, hidden, targets):
         return F.linear_cross_entropy(hidden, head.weight, targets, linear_bias=head.bias)
     logits = head(hidden)
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets)
+
+
+_name_errors(__name__)

@@ -8,6 +8,7 @@ dimensions take them, gradients included.
 import itertools
 
 from .. import _C, _layouts, _ops
+from .._named_errors import name_errors as _name_errors
 from . import _rows
 from ._tensor import NestedTensor, leaf, make, refuse
 
@@ -216,3 +217,12 @@ def masked_select(tensor, mask):
 def to_padded_tensor(input, padding, output_size=None, out=None):
     """A dense tensor [components, longest, ...] of a nested one: Tensor.to_padded_tensor."""
     return input.to_padded_tensor(padding, output_size, out)
+
+
+_name_errors(
+    __name__,
+    "narrow",
+    "masked_select",
+    "nested_tensor_from_jagged",
+    "to_padded_tensor",
+)

@@ -1,6 +1,7 @@
 """Multi-head attention as a function; part of nn.functional."""
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -178,3 +179,6 @@ def multi_head_attention_forward(
         (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None,
         static_k, static_v, average_attn_weights, is_causal, sequence=0,
     )  # fmt: skip
+
+
+_name_errors(__name__)

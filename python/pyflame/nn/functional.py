@@ -7,6 +7,7 @@ All come from the table of operations; written here are those whose arguments di
 import warnings
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 
 
 def __getattr__(name):  # rows of the table meant for this module, such as one_hot
@@ -537,3 +538,10 @@ for _name, _value in list(globals().items()):
         and "_op" not in _value.__globals__
     ):
         globals()[_name] = _C._asking(_value)
+
+_name_errors(
+    __name__,
+    "ctc_loss",
+    "conv_tbc",
+    "grouped_mm",
+)

@@ -3,6 +3,7 @@
 import contextlib
 
 from .. import _C
+from .._named_errors import name_errors as _name_errors
 from .._processes import group_module
 from .module import Module
 
@@ -155,3 +156,6 @@ def gather(outputs, target_device, dim=0):
         return type(first)((k, gather([o[k] for o in outputs], target_device, dim)) for k in first)
     parts = [gather(list(o), target_device, dim) for o in zip(*outputs)]
     return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+
+
+_name_errors(__name__)

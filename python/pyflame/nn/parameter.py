@@ -1,6 +1,7 @@
 """Parameter: a tensor that a Module counts as its own."""
 
 from .._C import Tensor
+from .._named_errors import name_errors as _name_errors
 
 
 class Parameter(Tensor):
@@ -16,6 +17,11 @@ class Parameter(Tensor):
             from .. import empty
 
             data = empty(0)
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                f"pf.nn.Parameter: got {type(data).__module__}.{type(data).__qualname__}; expected a "
+                "Tensor of PyFlame; make one with pf.tensor(data)"
+            )
         return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
     def __init__(self, *args, **kwargs):
@@ -130,3 +136,6 @@ class UninitializedBuffer(_WithoutShape, Buffer):
 def is_lazy(param):
     """Whether a parameter or buffer has no shape yet."""
     return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+
+
+_name_errors(__name__, "Buffer")

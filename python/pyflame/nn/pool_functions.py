@@ -3,6 +3,7 @@ and what is made of other operations. All become names of nn.functional.
 """
 
 from .. import _ops
+from .._named_errors import name_errors as _name_errors
 
 __all__ = []
 
@@ -253,3 +254,5 @@ for _dims in (1, 2, 3):
     _make_lp(_dims)
 for _dims in (2, 3):
     _make_fractional(_dims)
+
+_name_errors(__name__)

@@ -2,6 +2,7 @@
 
 import math
 
+from .._named_errors import name_errors as _name_errors
 from .containers import ModuleList, Sequential
 
 
@@ -69,3 +70,6 @@ def forward(module, args, kwargs):
 
         x = checkpoint(run, x, use_reentrant=False)
     return x
+
+
+_name_errors(__name__)

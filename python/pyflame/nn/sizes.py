@@ -1,5 +1,7 @@
 """Sizes as tuples, and prefixes of state dicts: what torch.nn.modules.utils has."""
 
+from .._named_errors import name_errors as _name_errors
+
 
 def _ntuple(n, name="parse"):
     def parse(x):
@@ -32,3 +34,6 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
                 metadata.setdefault("", metadata.pop(key))
             elif key.startswith(prefix):
                 metadata[key[len(prefix) :]] = metadata.pop(key)
+
+
+_name_errors(__name__)

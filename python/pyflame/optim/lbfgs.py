@@ -4,6 +4,7 @@ import math
 
 from .. import _ops
 from .._C import Tensor
+from .._named_errors import name_errors as _name_errors
 from ..autograd import enable_grad, no_grad
 from .optimizer import Optimizer
 
@@ -271,3 +272,6 @@ class LBFGS(Optimizer):
         for y, step, r, f in zip(dirs, steps, ro, reversed(factors)):
             q = q + step * (f - y.dot(q) * r)
         return q
+
+
+_name_errors(__name__)

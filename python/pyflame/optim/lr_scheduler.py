@@ -9,6 +9,7 @@ from collections import Counter
 from .. import _ops
 from .._C import Tensor
 from .._live import live
+from .._named_errors import name_errors as _name_errors
 from .optimizer import Optimizer
 
 __all__ = [
@@ -786,3 +787,5 @@ class ReduceLROnPlateau(LRScheduler):
 
 
 _LRScheduler = LRScheduler  # the name in older programs
+
+_name_errors(__name__)

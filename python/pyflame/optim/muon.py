@@ -3,6 +3,7 @@
 import math
 
 from .. import _ops
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from .optimizer import Optimizer
 
@@ -94,3 +95,6 @@ class Muon(Optimizer):
                 if group["weight_decay"] != 0:
                     p.mul_(1 - float(group["lr"]) * group["weight_decay"])
                 p.sub_(u.to(p.dtype), alpha=self._rate(group, p.shape))
+
+
+_name_errors(__name__)

@@ -155,8 +155,8 @@ class Optimizer:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(
-                    f"pf.optim.{type(self).__name__}: optimizer can only optimize Tensors; got "
-                    f"{type(p).__name__}"
+                    f"pf.optim.{type(self).__name__}: optimizer can only optimize Tensors of PyFlame; "
+                    f"got {type(p).__module__}.{type(p).__qualname__}"
                 )
             if not p.is_leaf and not self.defaults.get("differentiable"):
                 raise ValueError(

@@ -4,6 +4,7 @@ import copy
 import math
 
 from .. import _ops
+from .._named_errors import name_errors as _name_errors
 from ..autograd import no_grad
 from ..nn.module import Module
 from .lr_scheduler import LRScheduler
@@ -186,3 +187,6 @@ class SWALR(LRScheduler):
             start = to if before == 1 else (group["lr"] - before * to) / (1 - before)
             rates.append(to * now + start * (1 - now))
         return rates
+
+
+_name_errors(__name__)

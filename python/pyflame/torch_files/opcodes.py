@@ -12,6 +12,7 @@ from .. import _C
 
 _MOST_VALUES = 8_000_000  # containers and marks, as in pf.save
 _MOST_LEVELS = 100
+_MOST_MARKS = 10 * _MOST_LEVELS  # open at once
 _KEYS = (str, int, float, bool, type(None), bytes)
 
 
@@ -27,6 +28,7 @@ class Pickle:
         self.find, self.persistent, self.fail = find, persistent, fail
         self.stack, self.marks, self.memo = [], [], {}
         self.count = 0
+        self.heights = {}  # by id, of containers while they are made: levels below, as far as is known
 
     def load(self):
         """The value; `at` is behind it."""
@@ -85,10 +87,22 @@ class Pickle:
             raise IndexError
         return self.stack[-1]
 
-    def counted(self, value):
-        """Puts a container on the stack."""
+    def counted(self, value, items=()):
+        """Puts a container of these items on the stack."""
         self.tally()
+        self.heights[id(value)] = 1
+        self.raised(value, items)
         self.stack.append(value)
+
+    def raised(self, into, items):
+        """Items go into a container. What is nested too deep is refused while it is made: a file of
+        a few megabytes can hold millions of levels."""
+        get = self.heights.get
+        height = 1 + max((get(id(v), 1) for v in items if isinstance(v, _CONTAINERS)), default=0)
+        if height > _MOST_LEVELS:
+            self.fail(f"values nested deeper than {_MOST_LEVELS} levels")
+        if height > get(id(into), 1):
+            self.heights[id(into)] = height
 
     def tally(self):
         self.count += 1
@@ -109,12 +123,14 @@ class Pickle:
             if not is_key(key):
                 self.fail(f"a {type(key).__name__} as the key of a dict")
             into[key] = value
+        self.raised(into, items[1::2])
 
     def extend(self, items):
         into = self.top()
         if type(into) not in (list, collections.deque):
             self.fail(f"items for a {type(into).__name__}")
         into.extend(items)
+        self.raised(into, items)
 
     def call(self, known, args):
         if not isinstance(known, Known) or known.call is None or type(args) is not tuple:
@@ -191,7 +207,7 @@ def check(value, fail):
     """Looks through a value: nothing may be left that only stands for something, nothing may
     contain itself or be nested too deep."""
     levels = {}  # id of a container: how many levels of containers it is, 0 while it is open
-    todo = [(value, False)]
+    todo, open_ = [(value, False)], 0
     while todo:
         v, closing = todo.pop()
         if isinstance(v, (Known, Pending)):
@@ -200,17 +216,22 @@ def check(value, fail):
         if not inner:
             continue
         if closing:
+            open_ -= 1
             levels[id(v)] = 1 + max(levels.get(id(i), 0) for i in inner)
             if levels[id(v)] > _MOST_LEVELS:
                 fail(f"values nested deeper than {_MOST_LEVELS} levels")
         elif id(v) not in levels:
             levels[id(v)] = 0
+            open_ += 1
+            if open_ > _MOST_LEVELS:
+                fail(f"values nested deeper than {_MOST_LEVELS} levels")
             todo.append((v, True))
             todo.extend((i, False) for i in inner if not isinstance(i, _PLAIN))
         elif levels[id(v)] == 0:
             fail("a value that contains itself")
 
 
+_CONTAINERS = (list, tuple, dict, collections.deque, set, frozenset)
 _PLAIN = (int, float, str, bytes, type(None))
 
 
@@ -267,6 +288,8 @@ def _newobj(p):
 
 def _mark(p):
     p.tally()
+    if len(p.marks) >= _MOST_MARKS:
+        p.fail(f"values nested deeper than {_MOST_LEVELS} levels")
     p.marks.append(len(p.stack))
 
 
@@ -278,7 +301,7 @@ def _frame(p):
 def _tuple(n):
     def step(p):
         items = [p.pop() for _ in range(n)]
-        p.counted(tuple(reversed(items)))
+        p.counted(tuple(reversed(items)), items)
 
     return step
 
@@ -363,8 +386,8 @@ _STEPS = {
     b"\x8f": lambda p: p.counted(set()),
     b")": _push(()),
     b"(": _mark,
-    b"t": lambda p: p.counted(tuple(p.to_mark())),
-    b"l": lambda p: p.counted(p.to_mark()),
+    b"t": lambda p: p.counted(tuple(items := p.to_mark()), items),
+    b"l": lambda p: p.counted(items := p.to_mark(), items),
     b"d": lambda p: (items := p.to_mark(), p.counted({}), p.set_items(items)),
     b"\x85": _tuple(1),
     b"\x86": _tuple(2),

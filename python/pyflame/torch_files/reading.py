@@ -477,7 +477,10 @@ class _Zip(Reader):
                 "save the state_dict() of the model where the file was made"
             )
         order = self.root + "byteorder"
-        self.swapped = order in self.archive and self.archive.read(order).strip() == b"big"
+        order = self.archive.read(order).strip() if order in self.archive else b"little"
+        if order not in (b"little", b"big"):
+            self.fail(f"the byte order {bytes(order[:20])!r}, which is neither little nor big")
+        self.swapped = order == b"big"
         self.storages = {}
 
     def value(self):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._named_errors import name_errors as _name_errors
+
 _registered, _with_keys = {}, {}
 
 
@@ -366,3 +368,6 @@ def tree_all_only(type_or_types, pred, tree, is_leaf=None):
 def tree_any_only(type_or_types, pred, tree, is_leaf=None):
     """Whether a predicate is true for a leaf of some types."""
     return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, type_or_types))
+
+
+_name_errors(__name__)

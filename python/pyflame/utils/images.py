@@ -5,6 +5,7 @@ import struct
 import zlib
 
 from .. import _C, _ops
+from .._named_errors import name_errors as _name_errors
 
 __all__ = ["make_grid", "save_image"]
 
@@ -59,3 +60,6 @@ def save_image(tensor, fp, nrow=8, padding=2, pad_value=0.0):
         + _chunk(b"IDAT", zlib.compress(lines))
         + _chunk(b"IEND", b""),
     )
+
+
+_name_errors(__name__)

@@ -8,6 +8,7 @@ import weakref
 from ... import _C, _ops
 from ..._C import Tensor
 from ..._grad_mode import no_grad
+from ..._named_errors import name_errors as _name_errors
 from ...func import vmap
 from ...streams import synchronize
 
@@ -438,3 +439,6 @@ class _Band:
         if inside != count:
             return None
         return (-1 if low <= 1 - self.length else -low), (-1 if high >= self.keys - 1 else high)
+
+
+_name_errors(__name__)

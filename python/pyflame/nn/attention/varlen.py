@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ... import _C, _ops
+from ..._named_errors import name_errors as _name_errors
 
 __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
@@ -70,3 +71,6 @@ def varlen_attn_out(out, query, *args, **kwargs):
     if isinstance(result, tuple):
         return out.copy_(result[0]), result[1]
     return out.copy_(result)
+
+
+_name_errors(__name__)

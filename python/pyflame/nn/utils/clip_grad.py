@@ -4,6 +4,7 @@ import warnings
 
 from ... import _ops
 from ..._C import Tensor
+from ..._named_errors import name_errors as _name_errors
 
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
@@ -72,3 +73,6 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Limits each element of the gradients to [-clip_value, clip_value]."""
     _ops._clip_grad_value_(_grads(parameters), float(clip_value))
+
+
+_name_errors(__name__)

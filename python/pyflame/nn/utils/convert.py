@@ -4,6 +4,7 @@ import inspect
 
 from ... import _C, _ops
 from ..._C import Tensor
+from ..._named_errors import name_errors as _name_errors
 from ..module import Module
 
 __all__ = [
@@ -63,3 +64,6 @@ def convert_conv3d_weight_memory_format(module, memory_format):
     """Lays the weights of Conv3d and ConvTranspose3d in the module out so; returns it."""
     _C._check_memory_format(memory_format, "nn.utils.convert_conv3d_weight_memory_format")
     return _convert(module, memory_format, ("Conv3d", "ConvTranspose3d"))
+
+
+_name_errors(__name__)

@@ -3,6 +3,7 @@
 import copy
 
 from ... import _ops
+from ..._named_errors import name_errors as _name_errors
 from ..parameter import Parameter
 
 __all__ = [
@@ -89,3 +90,6 @@ def fuse_linear_bn_eval(linear, bn):
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
     )
     return fused
+
+
+_name_errors(__name__)

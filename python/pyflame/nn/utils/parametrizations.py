@@ -1,6 +1,8 @@
 """Weights by norm and direction, of spectral norm 1, orthogonal: parametrizations of torch.nn.utils."""
 
 from ... import _ops, linalg
+from ..._C import NotSupportedError
+from ..._named_errors import name_errors as _name_errors
 from ...autograd import no_grad
 from ..module import Module
 from .parametrize import register_parametrization
@@ -275,3 +277,6 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)
+
+
+_name_errors(__name__)

@@ -9,6 +9,7 @@ import copy
 from contextlib import contextmanager
 
 from ..._C import Tensor
+from ..._named_errors import name_errors as _name_errors
 from ...autograd import no_grad
 from ..containers import ModuleDict, ModuleList
 from ..parameter import Parameter
@@ -299,3 +300,6 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
             with no_grad():
                 own.data = other.detach().clone()
     return to_module
+
+
+_name_errors(__name__)

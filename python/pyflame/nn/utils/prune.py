@@ -8,6 +8,7 @@ import numbers
 from abc import ABC, abstractmethod
 
 from ... import _ops
+from ..._named_errors import name_errors as _name_errors
 from ...autograd import no_grad
 
 __all__ = [
@@ -361,3 +362,6 @@ def is_pruned(module):
         for m in module.modules()
         for hook in m._forward_pre_hooks.values()
     )
+
+
+_name_errors(__name__)

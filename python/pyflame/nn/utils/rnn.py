@@ -3,6 +3,7 @@
 from collections import namedtuple
 
 from ... import _C, _ops
+from ..._named_errors import name_errors as _name_errors
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -188,3 +189,6 @@ def unpack_sequence(packed_sequences):
     return unpad_sequence(
         *pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True
     )
+
+
+_name_errors(__name__)

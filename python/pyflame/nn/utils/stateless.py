@@ -3,6 +3,7 @@
 import contextlib
 
 from ..._C import Tensor
+from ..._named_errors import name_errors as _name_errors
 
 __all__ = ["functional_call"]
 _ABSENT = object()
@@ -112,3 +113,6 @@ def functional_call(
         args = (args,)
     with swapped(module, parameters_and_buffers, tie_weights, strict):
         return module(*args, **(kwargs or {}))
+
+
+_name_errors(__name__)

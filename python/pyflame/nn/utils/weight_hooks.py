@@ -5,6 +5,7 @@ The parametrizations of the same names take their place; state dicts of these ha
 """
 
 from ... import _ops
+from ..._named_errors import name_errors as _name_errors
 from ...autograd import no_grad
 from ..parameter import Parameter
 from .parametrizations import as_matrix, default_dim, norm_except, unit
@@ -157,3 +158,6 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
 def remove_spectral_norm(module, name="weight"):
     """Puts the weight as it is in place of `name_orig`."""
     return _put_back(module, SpectralNorm, name)
+
+
+_name_errors(__name__)

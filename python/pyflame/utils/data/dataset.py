@@ -5,6 +5,7 @@ import itertools
 from typing import Generic, TypeVar
 
 from ... import _C, _ops
+from ..._named_errors import name_errors as _name_errors
 from .sampler import generator_of_pass, permutation
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -247,3 +248,9 @@ def random_split(dataset, lengths, generator=None):
     order = permutation(len(dataset), generator_of_pass(generator))
     ends = list(itertools.accumulate(lengths))
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends)]
+
+
+_name_errors(
+    __name__,
+    "TensorDataset",
+)
