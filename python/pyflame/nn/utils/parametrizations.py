@@ -1,7 +1,6 @@
 """Weights by norm and direction, of spectral norm 1, orthogonal: parametrizations of torch.nn.utils."""
 
 from ... import _ops, linalg
-from ..._C import NotSupportedError
 from ..._named_errors import name_errors as _name_errors
 from ...autograd import no_grad
 from ..module import Module
