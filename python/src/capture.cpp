@@ -95,6 +95,15 @@ void init_capture(nb::module_& m) {
            [](Capture& c, nb::handle outputs) { c.close_stage(tensors_in(outputs)); })
       .def("reopen", &Capture::reopen)
       .def("written", [](const Capture& c) { return as_list(c.written()); })
+      .def("began",
+           [](const Capture& c) { return nb::make_tuple(c.began().seed, c.began().offset); })
+      .def("given",
+           [](const Capture& c) {
+             nb::list r;
+             for (const Capture::Given& g : c.given())
+               r.append(nb::make_tuple(nb::steal(wrap(g.tensor)), g.version));
+             return r;
+           })
       .def("written_inputs", &Capture::written_inputs)
       .def("unchanged",
            [](const Capture& c, nb::handle inputs) { return c.unchanged(tensors_in(inputs)); })

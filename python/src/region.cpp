@@ -32,14 +32,60 @@ nb::list list_of(const std::vector<bool>& values) {
   return r;
 }
 
+// What a call writes of the program's tensors, as it was before: with other values Python's run
+// would be another one.
+class Kept {
+ public:
+  // `tensors`, and of `inputs` those of these `numbers`; how often the function writes each.
+  Kept(nb::handle tensors, nb::handle inputs, nb::handle numbers, nb::handle writes) {
+    const NoGrad no_grad;
+    const std::vector<Tensor> in = tensors_in(inputs);
+    for (const Tensor& t : tensors_in(tensors)) add(t);
+    for (nb::handle n : numbers) add(in.at(nb::cast<size_t>(n)));
+    size_t i = 0;
+    for (nb::handle n : writes) all_.at(i++).writes = nb::cast<uint32_t>(n);
+  }
+  void ran() {
+    for (One& o : all_) o.version = o.tensor->storage->version;
+  }
+  // From here until leave() the tensors are what they were, and their versions go as they went:
+  // what saves them finds the version that it would have found.
+  void put_back() {
+    const NoGrad no_grad;
+    for (One& o : all_) {
+      o.now = o.tensor->storage->version;
+      if (o.now != o.version) o.others = clone(o.tensor);
+      copy_(o.tensor, o.before);
+      o.tensor->storage->version = o.version - o.writes;
+    }
+  }
+  void leave() {
+    const NoGrad no_grad;
+    for (One& o : all_) {
+      if (o.others.defined()) copy_(o.tensor, o.others);
+      o.tensor->storage->version = o.now;
+    }
+  }
+
+ private:
+  struct One {
+    Tensor tensor, before, others;
+    uint32_t version = 0, now = 0, writes = 0;
+  };
+  std::vector<One> all_;
+  void add(const Tensor& t) { all_.push_back({t.detach(), clone(t.detach()), {}}); }
+};
+
 // engine::Watch for calls that Python knows by weak references.
 class RunWatch {
  public:
   explicit RunWatch(std::shared_ptr<engine::Capture> capture)
       : watch_(std::move(capture), [this] { tell(); }) {}
-  void begin(nb::handle inputs, nb::object run) {
+  // Gives record numbers for the tape that may be made later.
+  uint64_t begin(nb::handle inputs, nb::object run) {
     run_ = std::move(run);
     watch_.begin(tensors_in(inputs));
+    return autograd::reserve_numbers();
   }
   void end() { watch_.end(); }
 
@@ -214,14 +260,12 @@ void init_region(nb::module_& m) {
   nb::class_<Edges>(m, "_Edges").def("__init__", [](Edges* self, nb::handle tensors) {
     new (self) Edges(tensors_in(tensors));
   });
-  m.def("_region_gradients", [](nb::handle outputs, const Edges& inputs, nb::handle gradients,
-                                bool retain_graph, bool create_graph) {
-    return nb::steal(wrap_tuple(autograd::region_gradients(
-        tensors_in(outputs), inputs.list, tensors_in(gradients), retain_graph, create_graph)));
+  m.def("_region_gradients", [](nb::handle outputs, const Edges& inputs, nb::handle gradients) {
+    return nb::steal(wrap_tuple(
+        autograd::region_gradients(tensors_in(outputs), inputs.list, tensors_in(gradients))));
   });
   m.def("_release_region",
         [](nb::handle outputs, const Edges& inputs) { release(tensors_in(outputs), inputs); });
-  m.def("_reserve_numbers", &autograd::reserve_numbers);
   m.def("_renumber_region", [](nb::handle outputs, const Edges& inputs, uint64_t first) {
     renumber(tensors_in(outputs), inputs, first);
   });
@@ -240,8 +284,14 @@ void init_region(nb::module_& m) {
   });
   m.def("_pass_is_plain", &autograd::pass_is_plain);
   m.def("_pass_asks", [](const Edges& edges) { return list_of(autograd::pass_asks(edges.list)); });
-  m.def("_pass_is_restricted", &autograd::pass_is_restricted);
-  m.def("_pass_retains", &autograd::pass_retains);
+  m.def("_go_on", [](nb::handle outputs, nb::handle gradients) {
+    autograd::go_on(tensors_in(outputs), tensors_in(gradients));
+  });
+  nb::class_<Kept>(m, "_Kept")
+      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>())
+      .def("ran", &Kept::ran)
+      .def("put_back", &Kept::put_back)
+      .def("leave", &Kept::leave);
 }
 
 }  // namespace pyflame::python

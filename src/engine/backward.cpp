@@ -116,18 +116,17 @@ class Pass {
   // With captures: only nodes that lead to one of them run.
   void restrict_to_captures() {
     restricted_ = true;
-    std::vector<Node*> order = walk([this](Node& n) { return !ends_.count(&n); });
-    std::sort(order.begin(), order.end(),
-              [](Node* a, Node* b) { return a->sequence < b->sequence; });
-    for (Node* n : order) {
-      bool leads = false;
-      for (const Edge& e : n->next)
-        leads |= e.node && (leads_.count(e.node.get()) || captures_.count(e.node.get()));
-      if (leads)
-        leads_.insert(n);
-      else if (!captures_.count(n))
-        idle_.insert(n);
-    }
+    find_leads(roots_);
+  }
+
+  // Takes these gradients in place of what the node that runs makes of its own: the tape goes on
+  // there.
+  void go_on(std::span<const Tensor> outputs, std::span<const Tensor> gradients) {
+    std::vector<Edge> edges;
+    for (const Tensor& t : outputs) edges.push_back(autograd::edge_of(t));
+    reached_.clear();
+    if (restricted_) find_leads(edges);
+    for (size_t i = 0; i < edges.size(); ++i) deliver(edges[i], gradients[i]);
   }
 
   uint64_t number() const { return number_; }
@@ -135,14 +134,13 @@ class Pass {
   bool retains() const { return retain_graph_; }
   // False where it is known that `n` leads to nothing that is asked for.
   bool asks(Node* n) const { return !idle_.count(n); }
-  bool asks_for_all() const { return idle_.empty(); }
   const engine::Levels& active() const { return active_; }
   void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
 
   // Whether a gradient comes to a node, as far as edges tell.
   bool reaches(Node* n) {
     if (reached_.empty())
-      for (Node* r : walk([this](Node& x) { return !restricted_ || leads_.count(&x); }))
+      for (Node* r : walk(roots_, [this](Node& x) { return !restricted_ || leads_.count(&x); }))
         if (asks(r)) reached_.insert(r);
     return reached_.count(n) != 0;
   }
@@ -204,12 +202,28 @@ class Pass {
     Running& operator=(const Running&) = delete;
   };
 
-  // All nodes on the way from what was seeded; beyond one only where `passes` says so.
+  void find_leads(const std::vector<Edge>& from) {
+    std::vector<Node*> order =
+        walk(from, [this](Node& n) { return !ends_.count(&n) && !leads_.count(&n); });
+    std::sort(order.begin(), order.end(),
+              [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : order) {
+      bool leads = false;
+      for (const Edge& e : n->next)
+        leads |= e.node && (leads_.count(e.node.get()) || captures_.count(e.node.get()));
+      if (leads && !ends_.count(n))
+        leads_.insert(n);
+      else if (!captures_.count(n))
+        idle_.insert(n);
+    }
+  }
+
+  // All nodes on the way from these; beyond one only where `passes` says so.
   template <class F>
-  std::vector<Node*> walk(F&& passes) const {
+  std::vector<Node*> walk(const std::vector<Edge>& from, F&& passes) const {
     std::vector<Node*> order, stack;
     std::unordered_set<Node*> seen;
-    for (const Edge& e : roots_)
+    for (const Edge& e : from)
       if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
     while (!stack.empty()) {
       Node* n = stack.back();
@@ -481,10 +495,9 @@ std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
 
 std::vector<Tensor> autograd::region_gradients(std::span<const Tensor> outputs,
                                                std::span<const Edge> inputs,
-                                               std::span<const Tensor> gradients, bool retain_graph,
-                                               bool create_graph) {
+                                               std::span<const Tensor> gradients) {
   check_gradients(outputs.size(), gradients);
-  Pass pass(retain_graph, create_graph);
+  Pass pass(false, false);
   std::vector<Tensor> result(inputs.size());
   pass.end_at(inputs, result);
   for (size_t i = 0; i < outputs.size(); ++i) pass.seed(outputs[i], gradients[i]);
@@ -493,16 +506,12 @@ std::vector<Tensor> autograd::region_gradients(std::span<const Tensor> outputs,
   return result;
 }
 
+void autograd::go_on(std::span<const Tensor> outputs, std::span<const Tensor> gradients) {
+  if (t_pass) t_pass->go_on(outputs, gradients);
+}
+
 bool autograd::pass_is_plain() {
   return t_pass && !t_pass->retains() && !hiding();
-}
-
-bool autograd::pass_retains() {
-  return t_pass && t_pass->retains();
-}
-
-bool autograd::pass_is_restricted() {
-  return t_pass && !t_pass->asks_for_all();
 }
 
 std::vector<bool> autograd::pass_asks(std::span<const Edge> edges) {

@@ -298,6 +298,7 @@ void Capture::start(int stage, std::span<const Tensor> inputs) {
            " inputs; expected ", st.inputs.size(), ", as when it was made");
   flush(Flush::Explicit);
   plan();
+  if (stage == 0) began_ = random_state();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
     const Seen& g = st.inputs[i];
@@ -555,6 +556,19 @@ std::vector<size_t> Capture::written_inputs() const {
   const std::vector<Seen>& inputs = stages_.at(0).inputs;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (slots_[static_cast<size_t>(inputs[i].slot)].written) r.push_back(i);
+  return r;
+}
+
+std::vector<Capture::Given> Capture::given() const {
+  std::vector<Given> r;
+  for (const Seen& out : stages_.at(0).results) {
+    const Slot& s = slots_[static_cast<size_t>(out.slot)];
+    Given& g = r.emplace_back();
+    if (s.kind != Kind::Output || !s.storage) continue;
+    g.tensor =
+        look_at(s.storage.get(), out.dtype, out.floating, out.shape, out.strides, out.offset);
+    g.version = s.version;
+  }
   return r;
 }
 

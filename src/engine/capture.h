@@ -130,7 +130,14 @@ class Capture {
   std::vector<size_t> written_inputs() const;
   // Whether the rest of what stage 0 reads is as it was when it ran last. `inputs`: its inputs.
   bool unchanged(std::span<const Tensor> inputs) const;
-  bool only_reads(const Storage&) const;  // which is none of its inputs
+  bool only_reads(const Storage&) const;        // which is none of its inputs
+  RandomState began() const { return began_; }  // that run
+  // Its results that a later stage reads, as long as that has not run; undefined: others.
+  struct Given {
+    Tensor tensor;
+    uint32_t version;  // when it was given
+  };
+  std::vector<Given> given() const;
 
   // Whether a run of the program's own has room beside what is planned.
   bool room_for_trial() const;
@@ -336,6 +343,7 @@ class Capture {
   };
   std::vector<Watched> watched_;
   uint64_t random_first_ = 0, seed_ = 0;
+  RandomState began_{};
   std::vector<uint8_t> changed_;  // launches whose addresses or numbers are others
   std::vector<uint32_t> random_;  // launches that draw numbers
   int64_t work_ = 0;

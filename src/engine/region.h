@@ -17,18 +17,17 @@ namespace pyflame::autograd {
 // hooks. Where another input lies behind one, neither has the other's part. Undefined: none, or
 // the pass that this thread is in does not ask for it.
 std::vector<Tensor> region_gradients(std::span<const Tensor> outputs, std::span<const Edge> inputs,
-                                     std::span<const Tensor> gradients, bool retain_graph,
-                                     bool create_graph);
+                                     std::span<const Tensor> gradients);
 // The first of so many record numbers that no node gets by itself: for a tape that is made later in
 // the place of what is recorded next.
 inline constexpr uint64_t kReserved = uint64_t{1} << 20;
 uint64_t reserve_numbers();
-// Whether the pass that this thread is in keeps the tape for another one.
-bool pass_retains();
-// Whether it does not, wants no history, and is of no vmap.
+// From within a node's gradient: the pass goes on with these, as if they had come to the outputs.
+// The node has been recorded behind them.
+void go_on(std::span<const Tensor> outputs, std::span<const Tensor> gradients);
+// Whether the pass that this thread is in does not keep the tape for another one, and none of vmap
+// looks on.
 bool pass_is_plain();
-// Whether there is something that it does not ask for.
-bool pass_is_restricted();
 // Of which edges it asks for what comes there.
 std::vector<bool> pass_asks(std::span<const Edge> edges);
 

@@ -9,7 +9,6 @@ values, history, gradients, errors, what was called and how often, random state.
 import random
 
 import pyflame as pf
-import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.autograd import Function
 from pyflame.utils.checkpoint import checkpoint
@@ -529,13 +528,14 @@ def _other(v):
     return v.tolist() if isinstance(v, pf.Tensor) else v
 
 
-def _alike(a, b, tolerance):
+def _alike(a, b, tolerance, scale=1.0):
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
-        return a == b or (a != a and b != b) or abs(a - b) <= tolerance * max(1, abs(a), abs(b))
+        return a == b or (a != a and b != b) or abs(a - b) <= tolerance * scale
     if isinstance(a, list):
-        return len(a) == len(b) and all(_alike(x, y, tolerance) for x, y in zip(a, b))
+        scale = max([1.0, *[abs(x) for x in (*a, *b) if isinstance(x, float)]])
+        return len(a) == len(b) and all(_alike(x, y, tolerance, scale) for x, y in zip(a, b))
     return a == b
 
 

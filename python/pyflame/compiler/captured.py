@@ -242,6 +242,9 @@ class Step:
             variant.reason = "arguments that share memory with tensors of the program"
             return self._as_always(variant, variant.reason, args, kwargs)
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
+        versions = {
+            _C._storage_number(t): _C._storage_version(t) for t in (*given.tensors, *watched)
+        }
         made_by = [(t, t.grad_fn) for t in (*given.tensors, *watched)]
         # Not the gradients: they would not end where the step clears them.
         gradients = {p: _number_of_gradient(p) for p in begins_with}
@@ -320,6 +323,7 @@ class Step:
             variant.calls = 2
             return variant.result(made, given.originals)
         variant.unfinished = capture, region
+        region.note_writes(capture, guards.once(given.tensors), versions)
         outputs = [o for o, w in zip(tensors_out, wanted) if w]
         copies = [o for o, w in zip(made, wanted) if w]
         sources = region.sources(guards.once(given.tensors))
@@ -387,7 +391,7 @@ class Step:
             return None
         self._replays += 1
         region = variant.region
-        run = None if region is None else regions.Replayed(variant, given)
+        run = None if region is None else regions.Replayed(variant, given, inputs)
         variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
         if capture.cells_differed():
@@ -395,8 +399,7 @@ class Step:
         if region is None:
             self._hasten(variant, given)
             return (variant.result(outputs, given.originals),)
-        outputs = region.with_history(run, outputs, run.ran(outputs, variant))
-        return (variant.result(outputs, given.originals),)
+        return (variant.result(run.ran(outputs, inputs), given.originals),)
 
     def _hasten(self, variant, given):
         """Calls as this one need no Python from now on, where the variant ran the last one, too."""

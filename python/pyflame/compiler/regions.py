@@ -8,7 +8,7 @@ when a backward pass comes to it depends on how the call has run: by Python, whi
 """
 
 from .. import _C, _live
-from .._grad_mode import enable_grad, no_grad, set_grad_enabled
+from .._grad_mode import enable_grad, set_grad_enabled
 from .._torch_names import empty_strided
 from ..autograd import Function
 from ..tuning import measured
@@ -31,25 +31,38 @@ class Region:
         self.step = step
         self.picks = picks  # how results are found again
         self.wanted = wanted  # of each result that it makes whether it has a history
+        self.all_wanted = all(wanted)
         self.of_inputs = of_inputs  # which of those that want gradients are behind some result
         self.leaves = leaves
         self.free = False  # a second pass may need nothing of what the first has used
         self.surroundings = _Surroundings(True)
         self.with_grad = _C.is_grad_enabled()
-        self.written = (
-            self.written_inputs
-        ) = ()  # tensors of the program's that the forward pass writes
+        # Tensors of the program's that the forward pass writes, and how often Python's run does.
+        self.written = self.written_inputs = self.writes = ()
         self.asked = None  # of which results gradients came; None: no backward pass is captured
-        self.asks = ()  # which sources that pass asked for
+        self.asks, self.asks_all = (), True  # which sources that pass asked for
+        self.holds = False  # results are held until then, so that writes to them are seen
+        self.latest = None  # number of the last call
         self.seeds = self.gives = ()
         self.compared = False  # the backward pass has been, with one by Python
 
+    def note_writes(self, capture, inputs, versions):
+        """`versions`: of storages by their numbers, when the call began."""
+        self.written, self.written_inputs = capture.written(), capture.written_inputs()
+        for t in (*self.written, *[inputs[i] for i in self.written_inputs]):
+            now = _C._storage_version(t)
+            self.writes += (now - versions.get(_C._storage_number(t), now),)
+
     def sources(self, inputs):
+        if not self.of_inputs:
+            return self.leaves
         wants = [t for t in inputs if t.requires_grad]
         return [t for t, r in zip(wants, self.of_inputs) if r] + self.leaves
 
     def with_history(self, run, made, sources):
         """What the call has made, of which those that want it get the history that `run` stands for."""
+        if self.all_wanted:
+            return with_history(run, made, sources)
         wanted = with_history(run, [o for o, w in zip(made, self.wanted) if w], sources)
         given = iter(wanted)
         return [next(given) if w else o for o, w in zip(made, self.wanted)]
@@ -78,6 +91,8 @@ class _Called(Function):
 
 def with_history(run, outputs, sources):
     """The outputs, whose backward pass is the run's."""
+    if _C.is_grad_enabled():
+        return _Called.apply(run, outputs, *sources)
     with enable_grad():
         return _Called.apply(run, outputs, *sources)
 
@@ -85,11 +100,6 @@ def with_history(run, outputs, sources):
 def _again():
     """Whether the pass is one of those that no capture makes."""
     return not _C._pass_is_plain() or _C.is_grad_enabled()
-
-
-def _gradients(outputs, edges, gradients, retain, create):
-    asked = [(o, g) for o, g in zip(outputs, gradients) if g is not None]
-    return _C._region_gradients([o for o, _ in asked], edges, [g for _, g in asked], retain, create)
 
 
 class _Seen:
@@ -104,7 +114,7 @@ class _Seen:
 
     def pass_on(self, outputs=()):
         for seen, t in zip(self.results, outputs):
-            if (now := _C._storage_version(seen[0])) != seen[1]:
+            if seen[0] is not None and (now := _C._storage_version(seen[0])) != seen[1]:
                 seen[1] = now
                 _C._increment_version(t)
         for seen in self.given:
@@ -114,32 +124,23 @@ class _Seen:
 
 
 class Live(Run):
-    """A call that has left a tape, by which any pass goes as without a capture. `seen`: what the program
-    has of it."""
+    """A call that has left a tape, by which any pass goes on as without a capture. `seen`: what the
+    program has of it."""
 
-    __slots__ = ("edges", "extended", "outputs", "seen")
+    __slots__ = ("edges", "none", "outputs", "seen")
 
     def __init__(self, outputs, sources, seen):
         super().__init__()
         self.outputs, self.edges = outputs, _C._Edges(sources)
+        self.none = (None,) * len(sources)
         self.seen = seen
-        self.extended = (
-            False  # gradients have a history, which leads into the tape by ways of its own
-        )
 
     def backward(self, gradients):
         self.done = True
         self.seen.pass_on(self.outputs)
-        retain, create = _C._pass_retains(), _C.is_grad_enabled()
-        if self.extended and not retain:  # the same pass may come to it again
-            retain = True
-            _C._when_pass_ends(lambda: self.release([g is not None for g in gradients]))
-        self.extended |= create
-        return _gradients(self.outputs, self.edges, gradients, retain, create)
-
-    def release(self, asked):
-        """As a pass from these results would have left the tape that does not keep it."""
-        _C._release_region([o for o, a in zip(self.outputs, asked) if a], self.edges)
+        asked = [(o, g) for o, g in zip(self.outputs, gradients) if g is not None]
+        _C._go_on([o for o, _ in asked], [g for _, g in asked])
+        return self.none  # of its own
 
 
 class Noted(Live):
@@ -176,8 +177,6 @@ class Noted(Live):
             for o, g in zip(self.outputs, gradients)
             if g is not None
         ]
-        given = iter(seeds)
-        seeded = [next(given) if a else None for a in asked]
         state = self.region.step.state(self.variant)
         if not noting.reopen():
             self.not_noted("")
@@ -188,8 +187,8 @@ class Noted(Live):
             noting.moves = False
             noting.open_stage(seeds)
             self.region.free |= _C._leaves_some(self.outputs, self.edges, asked)
-            run = measured(_gradients) if how.measures else _gradients
-            found = run(self.outputs, self.edges, seeded, False, False)
+            run = measured(_C._region_gradients) if how.measures else _C._region_gradients
+            found = run([o for o, a in zip(self.outputs, asked) if a], self.edges, seeds)
             made = [g for g in found if g is not None]
             if any(g.is_sparse for g in made):
                 noting.break_off("sparse gradients")
@@ -230,6 +229,8 @@ class Captured(Noted):
             return found
         noting.end()
         r.asked, r.asks = asked, _C._pass_asks(self.edges)
+        r.asks_all = all(r.asks)
+        r.holds = r.asks_all and all(asked) and not r.free
         r.seeds = [(s.shape, s.stride(), s.dtype, s.device) for s in seeds]
         r.gives = [g is not None for g in found]
         copies = iter(noting.copied_results(1))
@@ -279,29 +280,27 @@ class Replayed(Run):
         "capture", "given", "kept", "live", "number", "random", "region", "seen", "variant"
     )  # fmt: skip
 
-    def __init__(self, variant, given):
-        super().__init__()
+    def __init__(self, variant, given, inputs):
+        self.done = False
         self.variant, self.given, self.live = variant, given, None
-        self.region, self.capture = variant.region, variant.capture
-        self.random = _C._random_state()
-        self.number = (
-            _C._reserve_numbers()
-        )  # for that tape, which has its place before what follows
-        # With other values in these it would not be the same call.
-        inputs = guards.once(given.tensors)
-        written = (*self.region.written, *[inputs[i] for i in self.region.written_inputs])
-        self.kept = [[t, t.detach().clone(), 0] for t in written]
+        self.region, self.capture = r, _ = variant.region, variant.capture
+        self.random = self.kept = None
+        if r.writes:
+            self.kept = _C._Kept(r.written, inputs, r.written_inputs, r.writes)
 
-    def ran(self, made, variant):
-        """What its results have a gradient to, from where the next pass is expected."""
-        given = self.given
-        self.seen = _Seen(given, [t for t, w in zip(made, self.region.wanted) if w])
-        for kept in self.kept:
-            kept[2] = _C._storage_version(kept[0])
-        inputs = guards.once(given.tensors)
-        variant.expects(self)
-        self.region.watch.begin(inputs, variant.pending)
-        return self.region.sources(inputs)
+    def ran(self, made, inputs):
+        """What it has made, with a history: passes are expected from here on."""
+        r = self.region
+        if not r.holds or self.given.copies:
+            self.seen = _Seen(self.given, [t for t, w in zip(made, r.wanted) if w])
+        else:
+            self.seen = None
+        if self.kept is not None:
+            self.kept.ran()
+        self.variant.expects(self)
+        self.number = r.watch.begin(inputs, self.variant.pending)
+        r.latest = self.number
+        return r.with_history(self, made, r.sources(inputs))
 
     def about_to_change(self):
         """What it has read is about to be written: its tape is made before, if no pass has come."""
@@ -324,15 +323,18 @@ class Replayed(Run):
         r = self.region
         if _C._capturing():
             _live.recording.capture.break_off("the backward pass of a captured call")
-        asked = tuple(g is not None for g in gradients)
+        asked = tuple([g is not None for g in gradients])
         if self.done:
-            if self.given is None:
+            if self.given is None or r.latest != self.number:
                 raise _C.AutogradError(
                     "pf.backward: the backward pass of a captured call runs a second time, and what it "
                     "needs was freed; pass retain_graph=True to the first"
                 )
             self._by_python()
-            self.live.release(r.asked)
+            # As the first pass would have left it.
+            _C._release_region(
+                [o for o, a in zip(self.live.outputs, r.asked) if a], self.live.edges
+            )
             return self.live.backward(gradients)
         reason = AGAIN if _again() else OTHERS if asked != r.asked or not self._has_all() else ""
         if reason or not r.compared:
@@ -343,24 +345,27 @@ class Replayed(Run):
             elif self.variant.region is r:
                 self.variant.calls = 2  # which is what is compared
             return self.live.backward(gradients)
-        given = [
-            _as_laid_out(g, s) for g, s in zip([g for g in gradients if g is not None], r.seeds)
-        ]
-        if self.seen.given:
+        if self.seen is not None:
             self.seen.pass_on()
+            gradients = [g for g in gradients if g is not None]
         capture = self.capture
-        capture.start(1, given)
+        capture.start(1, [_as_laid_out(g, s) for g, s in zip(gradients, r.seeds)])
         capture.run(1, 0)
-        made = iter(capture.results(1))
+        made = capture.results(1)
         self.done = True
         r.watch.end()
-        if not r.free:
-            self.given, self.kept = None, ()
+        if r.free:
+            self.random = capture.began()
+        else:
+            self.given = self.kept = None
+        if len(made) == len(r.gives):
+            return made
+        made = iter(made)
         return [next(made) if there else None for there in r.gives]
 
     def _has_all(self):
         """Whether the capture has what the pass asks for."""
-        if all(self.region.asks):
+        if self.region.asks_all:
             return True
         now = _C._pass_asks(_C._Edges(self.region.sources(guards.once(self.given.tensors))))
         return all(a or not n for a, n in zip(self.region.asks, now))
@@ -375,23 +380,22 @@ class Replayed(Run):
                 "backward pass needs it as it was; run the pass before that, or clone the tensor, or use "
                 "mode='default' for the function"
             )
-        others = []  # of the program, written by others since
-        with no_grad():
-            for t, before, version in self.kept:
-                if _C._storage_version(t) != version:
-                    others.append((t, t.clone()))
-                t.copy_(before)
-        r.surroundings.random = self.random
+        if (seen := self.seen) is None:
+            seen = _Seen(given, ())
+            results = [g for g, w in zip(self.capture.given(), r.wanted) if w]
+            seen.results = [[t, version] for t, version in results]
+        r.surroundings.random = self.random or self.capture.began()
         levels = _C._set_levels_aside()  # of vmaps over the pass
+        if self.kept is not None:
+            self.kept.put_back()
         try:
             with r.surroundings.around(), set_grad_enabled(r.with_grad):
                 args, kwargs = given.taken()
                 leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
         finally:
             _C._put_levels_back(levels)
-            with no_grad():
-                for t, value in others:
-                    t.copy_(value)
+            if self.kept is not None:
+                self.kept.leave()
         made = {n: leaf for leaf, (kind, n) in zip(leaves, r.picks) if kind == "made"}
         outputs = [made.get(n) for n, w in enumerate(r.wanted) if w]
         if not all(isinstance(o, _C.Tensor) and o.requires_grad for o in outputs):
@@ -399,9 +403,9 @@ class Replayed(Run):
                 "pf.backward: a captured call would give other results now, and this backward pass needs "
                 "those that it gave; run the pass before the program changes"
             )
-        self.live = Live(outputs, r.sources(inputs), self.seen)
+        self.live = Live(outputs, r.sources(inputs), seen)
         _C._renumber_region(outputs, self.live.edges, self.number)
-        self.given, self.kept = None, ()
+        self.given = self.kept = None
 
 
 def _as_laid_out(gradient, seed):

@@ -45,8 +45,6 @@ class Variant:
     def finish(self):
         """What was captured is all of it."""
         (self.capture, self.region), self.unfinished = self.unfinished, None
-        self.region.written = self.capture.written()
-        self.region.written_inputs = self.capture.written_inputs()
         self.region.watch = _C._RunWatch(self.capture)
         self.calls = 2
 
