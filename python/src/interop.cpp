@@ -512,7 +512,7 @@ Tensor from_numpy(nb::handle array) {
 }
 
 nb::object numpy_of(nb::handle self, bool force) {
-  Tensor t = tensor_of(self.ptr());
+  Tensor t = tensor_in(self.ptr());
   PyObject* source = self.ptr();
   const DeviceScope here{Device{}};
   Obj owned;
