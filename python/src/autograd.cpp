@@ -384,6 +384,8 @@ void push_saved_hooks(nb::handle pack, nb::handle unpack) {
   ++t_saved_hooks;
 }
 void pop_saved_hooks() {
+  PF_CHECK(t_saved_hooks > 0, AutogradError, "saved_tensors_hooks",
+           "got the end of a context that did not begin; expected both on one thread; use `with`");
   --t_saved_hooks;
   autograd::pop_pack();
 }

@@ -48,11 +48,14 @@ std::atomic<Eager>& eager_flag() {
                                                         : Eager::None;
   return flag;
 }
+bool on_gpu(Device d) {
+  return d.type == DeviceType::ROCm || d.type == DeviceType::CUDA;
+}
 bool runs_at_once(Device device) {
   const Eager e = eager_flag().load(std::memory_order_relaxed);
   if (e == Eager::None) [[likely]]
     return false;
-  return e == Eager::All || device.type == DeviceType::ROCm || device.type == DeviceType::CUDA;
+  return e == Eager::All || on_gpu(device);
 }
 
 // What one recording needs to know.
@@ -338,9 +341,12 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
       }
   }
   if (q.dst) note_write(*q.dst);
-  if (runs_at_once(q.device))
+  if (runs_at_once(q.device)) {
     run_group(g, Flush::Eager);
-  else if (beside)
+    // Who has launches block wants to know here, and not where the result is read.
+    if (target->poisoned && on_gpu(q.device)) [[unlikely]]
+      raise_poison(*target, g);
+  } else if (beside)
     bring_back(g);
   else if (alone)
     run_group(g, Flush::CannotJoin);

@@ -10,6 +10,8 @@ walk   arguments that an operation takes; then the same with each size of each t
        tensor of no dimensions in each place
 wild   an operation of the table with some arguments that are hostile
 names  functions and methods of Python's by name, with such arguments
+empty  members of Tensor and functions of the extension module, with objects of the right class
+       without a tensor inside, and of classes that are like it
 """
 
 import contextlib
@@ -26,7 +28,6 @@ from differential import draw
 
 import pyflame as pf
 
-KINDS = ("walk", "wild", "names")
 MEMORY = 2 << 30  # bytes of addresses that calls may take
 NAN, INF = float("nan"), float("inf")
 ROWS = [r for r in pf.ops.table() if not r["name"].startswith("test_")]
@@ -96,7 +97,7 @@ def _tensor(rng):
     elif how < 0.36:
         t = pf.empty(rng.choice([(2**40, 0, 3), (0, 2**62), (0,) * 12, (1,) * 12]), dtype=dtype)
     elif how < 0.4 and dtype.bits >= 8:
-        t = pf.zeros(1, dtype=dtype).expand(rng.choice([2**20, 2**33, 2**40]))
+        t = pf.zeros(1, dtype=dtype).expand(rng.choice([2**20, 2**30]))
     elif how < 0.44:
         t = pf.empty(shape, dtype=dtype, device="meta")
     if (dtype.is_floating_point or dtype.is_complex) and rng.random() < 0.25:
@@ -248,7 +249,7 @@ def walk(rng, call, number):
         if types[name] == "Tensor" and isinstance(value, pf.Tensor):
             for other in smaller(value):
                 call(rng, row["name"], function, [], copied(named) | {name: other})
-        elif types[name] == "Tensor[]":
+        elif types[name] == "Tensor[]" and isinstance(value, (list, tuple)):
             for i, t in enumerate(value):
                 for other in smaller(t):
                     some = [*value[:i], other, *value[i + 1 :]]
@@ -333,6 +334,52 @@ def names(rng, call, number):
     call(rng, name, function, args, named)
 
 
+# Of the extension module: what sets up the process, or holds it.
+_SETS = ("_enter", "_exit", "_import", "_await", "_forget", "_push", "_pop", "set_", "_set", "_begin", "_end")
+
+
+def _holders():
+    found = [("Tensor", n) for n in sorted(dir(pf.Tensor)) if n not in LEFT_OUT | _OF_OBJECTS]
+    for n in sorted(dir(pf._C)):
+        f = getattr(pf._C, n)
+        if callable(f) and not n.startswith(_SETS) and not isinstance(f, type):
+            found.append(("_C", n))
+    return [f for f in found if f[1] not in LEFT_OUT]
+
+
+HOLDERS = _holders()
+
+
+def empty(rng, call, number):
+    """A member of Tensor or a function of the extension module with objects that hold nothing."""
+    holder, name = HOLDERS[number % len(HOLDERS)]
+    masked = pf.masked.masked_tensor(pf.ones(3), pf.tensor([True, False, True]))
+    makers = [empty_object, lambda: empty_object(pf.nn.Parameter), lambda: masked, pf.ones(2, 2).to_sparse]
+    if holder == "Tensor":
+        member = inspect.getattr_static(pf.Tensor, name)
+        if not callable(member) and hasattr(member, "__get__"):
+            for make in makers:
+                call(rng, f"get {name}", member.__get__, [make(), pf.Tensor], {})
+                if hasattr(member, "__set__"):
+                    call(rng, f"set {name}", member.__set__, [make(), pf.ones(3)], {})
+                    call(rng, f"set {name}", member.__set__, [pf.ones(3), make()], {})
+            return
+        function = getattr(pf.Tensor, name)
+    else:
+        function = getattr(pf._C, name)
+    if not callable(function):
+        return
+    for make in makers:
+        some = [
+            [make()], [make(), make()], [make(), 1], [1, make()], [pf.ones(3), make()],
+            [make(), pf.ones(3)], [[make()]], [[make()], [make()]], [make(), "x"], ["x", make()],
+            [{"x": make()}], [make(), None, None], [make(), make(), make()], [make(), 0, 1],
+            [lambda *a: None, make()], [make(), [1], make()],
+        ]  # fmt: skip
+        for args in some:
+            call(rng, f"{holder}.{name}", function, args, {})
+
+
 def bounded():
     """Takes most memory away, so that what asks for much of it gets an error and not the machine's."""
     with open("/proc/self/statm") as f:
@@ -347,7 +394,7 @@ def main(path, kind, seed, first, end):
     pf.set_device(device)
     pf.ones(3).sum().item()
     bounded()
-    make = {"walk": walk, "wild": wild, "names": names}[kind]
+    make = {"walk": walk, "wild": wild, "names": names, "empty": empty}[kind]
     with open(path, "w", errors="backslashreplace") as f:
 
         def log(number, text):
@@ -355,7 +402,7 @@ def main(path, kind, seed, first, end):
             f.write(f"{number} {text}"[:600].ljust(600))
             f.flush()
 
-        call = Caller(log, () if kind != "names" else Exception)
+        call = Caller(log, Exception if kind in ("names", "empty") else ())
         for n in range(int(first), int(end)):
             rng = random.Random(f"{seed}-{kind}-{n}")
             pf.manual_seed(n)

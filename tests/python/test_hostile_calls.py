@@ -46,6 +46,11 @@ def test_hostile_arguments(kind, tmp_path):
 
 
 @pytest.mark.cpu_only
+def test_objects_without_a_tensor(tmp_path):
+    child(tmp_path, "empty", 0, 1100)
+
+
+@pytest.mark.cpu_only
 def test_on_a_small_stack(tmp_path):
     """Threads of 128 KB take part, too."""
     child(tmp_path, "walk", 0, int(ROWS * SHARE), PYFLAME_TEST_STACK=str(128 << 10))
