@@ -64,6 +64,8 @@ from ._grad_mode import (
     set_grad_enabled,
 )
 
+if "inf" not in globals():  # importlib.reload() has them
+    _C._import_begins()
 _tensor.install()
 _einops.install()
 _aliases.install()
@@ -276,3 +278,4 @@ __all__ = sorted(
     for n in {*globals(), *_LAZY, "nn", "optim", "autograd", "cuda", "debug", "ops", "utils"}
     if not n.startswith("_") and n not in vars(__import__("builtins"))
 )
+_C._import_ended()

@@ -66,6 +66,17 @@ def _compiled(source, name):
     return compile(source, name, "exec", dont_inherit=True)
 
 
+_LONGEST = 64 << 20  # bytes of a program
+
+
+def _read(file, path):
+    """What a program's file has. A device that never ends is none."""
+    source = file.read(_LONGEST + 1)
+    if len(source) > _LONGEST:
+        _fail(f"can't run {path!r}: it has more than {_LONGEST >> 20} MiB; expected a program")
+    return source
+
+
 def _script(path, args):
     """(code, __main__) of a script, a folder or an archive."""
     if path != "-" and (os.path.isdir(path) or _is_archive(path)):
@@ -80,10 +91,10 @@ def _script(path, args):
     sys.argv = [path, *args]
     if path == "-":
         _set_path("")
-        return _compiled(sys.stdin.buffer.read(), "<stdin>"), _main_module("<stdin>")
+        return _compiled(_read(sys.stdin.buffer, path), "<stdin>"), _main_module("<stdin>")
     try:
         with open(path, "rb") as f:
-            source = f.read()
+            source = _read(f, path)
     except OSError as e:
         _fail(f"can't open file {os.path.abspath(path)!r}: [Errno {e.errno}] {e.strerror}")
     _set_path(os.path.dirname(os.path.realpath(path)))
@@ -95,7 +106,7 @@ def _script(path, args):
 def _is_archive(path):
     import zipfile
 
-    return zipfile.is_zipfile(path)
+    return os.path.isfile(path) and zipfile.is_zipfile(path)  # it looks for the end of what has none
 
 
 def _module(name, args):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import warnings
 from contextlib import contextmanager
 
@@ -218,6 +219,8 @@ def command(args) -> int:
 
     if _gpu() is None:
         raise RuntimeError("pf.tune: there is no usable GPU; see `pyflame info` for the reason")
+    if args.script and not (os.path.isfile(args.script) or os.path.isdir(args.script)):
+        raise RuntimeError(f"pf.tune: there is no program '{args.script}'; check the path")
     from . import _common_programs
 
     _C.set_device(_gpu())

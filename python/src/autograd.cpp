@@ -159,14 +159,14 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
   for (size_t i = 0; i < arguments.size(); ++i) {
     PyObject* a = PyTuple_GET_ITEM(arguments.ptr(), static_cast<Py_ssize_t>(i));
     if (!is_tensor(a)) continue;
-    ins.push_back(tensor_of(a));
+    ins.push_back(tensor_in(a));
     node->positions.push_back(i);
     node->inputs.push_back(describe(tensor_of(a)));
     node->next.push_back(autograd::edge_of(tensor_of(a)));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     PyObject* o = PyTuple_GET_ITEM(outputs.ptr(), static_cast<Py_ssize_t>(i));
-    outs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
+    outs.push_back(is_tensor(o) ? tensor_in(o) : Tensor());
     if (is_tensor(o)) track(o);
     PyObject* r = PyTuple_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
     node->results.push_back(is_tensor(r) ? std::optional(describe(tensor_of(r))) : std::nullopt);
@@ -206,14 +206,14 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
 }
 
 std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
-  if (is_tensor(o.ptr())) return {tensor_of(o.ptr())};
+  if (is_tensor(o.ptr())) return {tensor_in(o.ptr())};
   std::vector<Tensor> r;
   if (o.is_none()) return r;
   for (nb::handle item : nb::borrow<nb::object>(o)) {
     if (item.is_none()) {
       r.emplace_back();
     } else if (is_tensor(item.ptr())) {
-      r.push_back(tensor_of(item.ptr()));
+      r.push_back(tensor_in(item.ptr()));
     } else {
       type_error(std::string("pf.") + op + ": got a " + Py_TYPE(item.ptr())->tp_name +
                  "; expected Tensors");
@@ -224,7 +224,7 @@ std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
 
 // The sparse ones among them; null for others. Their values are what gradients flow to.
 std::vector<const SparseParts*> sparse_among(nb::handle o) {
-  auto parts = [](PyObject* p) { return is_tensor(p) ? sparse_parts(tensor_of(p)) : nullptr; };
+  auto parts = [](PyObject* p) { return is_tensor(p) ? sparse_parts(tensor_in(p)) : nullptr; };
   if (is_tensor(o.ptr())) return {parts(o.ptr())};
   std::vector<const SparseParts*> r;
   for (nb::handle item : nb::borrow<nb::object>(o)) r.push_back(parts(item.ptr()));
@@ -247,7 +247,7 @@ std::vector<autograd::Place> place_list(nb::handle o, const char* op) {
   };
   auto place = [&](PyObject* p) -> autograd::Place {
     if (is_tensor(p)) {
-      const SparseParts* parts = sparse_parts(tensor_of(p));
+      const SparseParts* parts = sparse_parts(tensor_in(p));
       return parts ? parts->values : tensor_of(p);
     }
     if (!is_edge(p))
@@ -312,7 +312,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO:backward", const_cast<char**>(names),
                                      &gradient, &retain, &create, &inputs))
       return nullptr;
-    bool keep = retain == Py_None ? create : PyObject_IsTrue(retain) == 1;
+    bool keep = retain == Py_None ? create : truth(retain);
     std::vector<Tensor> grads;
     if (gradient != Py_None) grads = tensor_list(gradient, "backward");
     std::vector<autograd::Place> into;
@@ -396,6 +396,8 @@ void push_saved_hooks(nb::handle pack, nb::handle unpack) {
   ++t_saved_hooks;
 }
 void pop_saved_hooks() {
+  PF_CHECK(t_saved_hooks > 0, AutogradError, "saved_tensors_hooks",
+           "got the end of a context that did not begin; expected both on one thread; use `with`");
   --t_saved_hooks;
   autograd::pop_pack();
 }

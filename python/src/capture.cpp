@@ -21,7 +21,7 @@ using engine::Capture;
 
 std::vector<Tensor> tensors_in(nb::handle list) {
   std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_of(h.ptr()));
+  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
   return r;
 }
 nb::list as_list(const std::vector<Tensor>& tensors) {
@@ -133,9 +133,9 @@ void init_capture(nb::module_& m) {
              return nb::make_tuple(d.what, d.numbers);
            })
       .def("slot_of_made",
-           [](const Capture& c, nb::handle t) { return c.slot_of_made(tensor_of(t.ptr())); })
+           [](const Capture& c, nb::handle t) { return c.slot_of_made(tensor_in(t.ptr())); })
       .def("put_in_place", [](Capture& c, int slot,
-                              nb::handle t) { return c.put_in_place(slot, tensor_of(t.ptr())); })
+                              nb::handle t) { return c.put_in_place(slot, tensor_in(t.ptr())); })
       .def("launches", &Capture::launches)
       .def("room_for_trial", &Capture::room_for_trial)
       .def("plan", &Capture::plan)
@@ -153,13 +153,13 @@ void init_capture(nb::module_& m) {
       nb::arg(), nb::arg().none());
   m.def("_call_site", &engine::call_site);
   m.def("_set_fast_numerics", &engine::set_fast_numerics);
-  m.def("_has_hooks", [](nb::handle t) { return has_hooks(tensor_of(t.ptr())); });
+  m.def("_has_hooks", [](nb::handle t) { return has_hooks(tensor_in(t.ptr())); });
   // A number that tensors of one storage have in common while they live.
   m.def("_storage_number",
-        [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_of(t.ptr())->storage.get()); });
+        [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_in(t.ptr())->storage.get()); });
   // Tells of writes to it, of what was made for inference, too.
   m.def("_storage_version",
-        [](nb::handle t) { return seen_version(*tensor_of(t.ptr())->storage); });
+        [](nb::handle t) { return seen_version(*tensor_in(t.ptr())->storage); });
   m.def("_capturing", [] {
     const Capture* c = engine::capturing();
     return c && !c->in_cell();

@@ -234,6 +234,9 @@ inline bool is_tensor(PyObject* o) {
 inline Tensor& tensor_of(PyObject* o) {
   return reinterpret_cast<PyTensor*>(o)->tensor;
 }
+// Of any object; TypeError where it is no tensor, or one with nothing inside: Tensor.__new__(cls), or a
+// subclass whose __init__ does not call the base's.
+Tensor& tensor_in(PyObject* o);
 // What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
 // that imports that (`pyflame run`).
 std::string& shown_package();
@@ -353,7 +356,7 @@ struct type_caster<pyflame::Tensor> {
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     if (!pyflame::python::is_tensor(src.ptr())) return false;
     value = pyflame::python::tensor_of(src.ptr());
-    return true;
+    return value.defined();  // one with nothing inside fits no function
   }
   static handle from_cpp(const pyflame::Tensor& t, rv_policy, cleanup_list*) noexcept {
     return pyflame::python::wrap(t);

@@ -39,7 +39,7 @@ Tensor enter(const Tensor& t) {
 // it.
 void set_open(const std::vector<Tensor>& entered, bool open) {
   for (const Tensor& t : entered)
-    if (auto* e = dynamic_cast<Enter*>(t->meta->grad_fn.get())) e->open = open;
+    if (auto* e = t->meta ? dynamic_cast<Enter*>(t->meta->grad_fn.get()) : nullptr) e->open = open;
 }
 
 // Whether somebody may ask for gradients of these: they come from leaves that require grad, or from

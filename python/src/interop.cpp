@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common.h"
+#include "core/sparse.h"
 #include "core/backends.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
@@ -532,7 +533,9 @@ Tensor from_numpy(nb::handle array) {
 }
 
 nb::object numpy_of(nb::handle self, bool force) {
-  Tensor t = tensor_of(self.ptr());
+  Tensor t = tensor_in(self.ptr());
+  PF_CHECK(!sparse_parts(t), NotSupportedError, "Tensor.numpy",
+           "got a sparse tensor; expected a dense one; use tensor.to_dense().numpy()");
   PyObject* source = self.ptr();
   const DeviceScope here{Device{}};
   Obj owned;

@@ -316,7 +316,7 @@ void bind_io(nb::module_& m) {
         type_error(
             "pf.safetensors.save_file: got something else than names and tensors; expected "
             "a dict of str to Tensor; use pf.save for other values");
-      named.push_back({utf8_of(key), tensor_of(value.ptr())});
+      named.push_back({utf8_of(key), tensor_in(value.ptr())});
     }
     io::Metadata text;
     for (auto [key, value] : metadata) {
@@ -403,7 +403,7 @@ void bind_io(nb::module_& m) {
           nb::arg("mmap"), nb::arg("swapped"));
   // Hands a tensor's elements, row-major, to a function that takes bytes.
   m.def("_give_bytes", [](nb::handle tensor, nb::handle take) {
-    const Tensor plain = contiguous(tensor_of(tensor.ptr()));
+    const Tensor plain = contiguous(tensor_in(tensor.ptr()));
     const size_t size = nbytes(plain->dtype, plain->numel);
     if (size == 0) return;
     if (plain->storage->device.is_cpu()) {

@@ -69,7 +69,7 @@ void take(PyObject* result, Grads& grads, size_t size, const char* op) {
     if (items[i] != Py_None && !is_tensor(items[i]))
       type_error(std::string("pf.") + op + ": the hook returned a " + Py_TYPE(items[i])->tp_name +
                  " as gradient; expected a Tensor or None");
-    fresh.push_back(items[i] == Py_None ? Tensor() : tensor_of(items[i]));
+    fresh.push_back(items[i] == Py_None ? Tensor() : tensor_in(items[i]));
     const Tensor &before = i < grads.size() ? grads[i] : Tensor(), &after = fresh.back();
     if (before.defined() && after.defined() && !(before->shape == after->shape))
       PF_FAIL(ShapeError, op, "the hook returned shape ", after->shape, " as gradient ", i,

@@ -76,7 +76,7 @@ std::string signature(const std::vector<Tensor>& tensors) {
 
 std::vector<Tensor> tensors_in(nb::handle list) {
   std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_of(h.ptr()));
+  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
   return r;
 }
 
@@ -85,8 +85,8 @@ std::vector<Tensor> tensors_in(nb::handle list) {
 bool gradients_hold(nb::dict had, nb::dict cleared) {
   PyObject *p = nullptr, *before = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(had.ptr(), &at, &p, &before);) {
-    if (has_hooks(tensor_of(p))) return false;
-    const Tensor now = tensor_of(p).grad();
+    if (has_hooks(tensor_in(p))) return false;
+    const Tensor now = tensor_in(p).grad();
     if (before == Py_None) {
       if (now.defined() && PyDict_GetItem(cleared.ptr(), p) != Py_True) return false;
     } else if (!is_tensor(before) || now.impl() != tensor_of(before).impl()) {
@@ -99,9 +99,11 @@ bool gradients_hold(nb::dict had, nb::dict cleared) {
 // (leaf, gradient or None) of each.
 void restore(nb::list gradients) {
   for (nb::handle pair : gradients) {
-    Tensor& p = tensor_of(PyTuple_GET_ITEM(pair.ptr(), 0));
+    if (!PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2)
+      type_error("pf: expected pairs of a leaf and its gradient");
+    Tensor& p = tensor_in(PyTuple_GET_ITEM(pair.ptr(), 0));
     PyObject* g = PyTuple_GET_ITEM(pair.ptr(), 1);
-    const Tensor wanted = g == Py_None ? Tensor() : tensor_of(g);
+    const Tensor wanted = g == Py_None ? Tensor() : tensor_in(g);
     if (p.grad().impl() != wanted.impl()) p.set_grad(wanted);
   }
 }

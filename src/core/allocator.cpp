@@ -13,6 +13,7 @@
 #include "core/backends.h"
 #include "core/blocks.h"
 #include "core/kept.h"
+#include "core/limits.h"
 #include "core/lock.h"
 #include "core/memory_words.h"
 #include "pyflame/error.h"
@@ -622,6 +623,8 @@ class Allocator {
              megabytes(static_cast<int64_t>(info.total_bytes));
     const int64_t allocated = stats_.all.allocated_bytes.current,
                   reserved = stats_.all.reserved_bytes.current;
+    if (const std::string limits = device_.is_cpu() ? memory_limits() : ""; !limits.empty())
+      free += "; this process may have " + limits;
     PF_FAIL(OutOfMemoryError, op, "out of memory on ", device_.str(), ": asked for ",
             megabytes(static_cast<int64_t>(bytes)), " with ", megabytes(allocated),
             " in live tensors (largest: ", largest(segments_), "), ",
@@ -722,7 +725,7 @@ void set_memory_fraction(Device device, double fraction) {
   allocator_of(device).set_fraction(fraction);
 }
 void set_allocator_settings(const std::string& text) {
-  const AllocSettings s = parse_alloc_settings(text, false);
+  const AllocSettings s = parse_alloc_settings(text, kAllocVariable);
   for (auto& type : slots())
     for (auto& slot : type)
       if (Allocator* a = slot.load(std::memory_order_acquire)) a->configure(s, true);

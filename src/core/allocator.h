@@ -57,6 +57,7 @@ void add_user(Block&, StreamState* stream);
 int64_t memory_headroom(Device device);
 
 // ---- PYFLAME_ALLOC_CONF: alloc_settings.cpp ----------------------------------------------------
+inline constexpr const char* kAllocVariable = "PYFLAME_ALLOC_CONF";
 struct AllocSettings {
   size_t max_split = SIZE_MAX;   // larger blocks are not split
   double garbage_threshold = 0;  // part of the limit beyond which unused segments are released
@@ -65,9 +66,11 @@ struct AllocSettings {
   bool split = true;             // false: every block is an allocation of its own
   int caching = -1;              // 0, 1; -1: as the device likes it
 };
-// ValueError naming the known keys. Of PyTorch's own variables (`lenient`) others are ignored.
-AllocSettings parse_alloc_settings(const std::string& text, bool lenient);
-// From the environment: PYFLAME_ALLOC_CONF, else PYTORCH_HIP_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF.
+// Of the text of a variable. ValueError for keys that are unknown, naming those that are not; where the
+// variable is one of PyTorch's they are told once and ignored, and its own keys passed over.
+AllocSettings parse_alloc_settings(const std::string& text, const char* variable);
+// From the environment: the first of PYFLAME_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF,
+// PYTORCH_CUDA_ALLOC_CONF, PYTORCH_ALLOC_CONF that is set.
 AllocSettings alloc_settings_of_environment();
 
 }  // namespace pyflame

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "core/backends.h"
+#include "core/plugins.h"
 #include "core/tensor_impl.h"
 #include "pyflame/error.h"
 
@@ -122,6 +123,7 @@ const pf_backend* backend_of(Device d) {
   if (!b) {
     const bool amd = d.type == DeviceType::ROCm;
     const DeviceType other = amd ? DeviceType::CUDA : DeviceType::ROCm;
+    tell_what_is_set_late(d.type);
     std::string neither;  // 'gpu' and the other vendor's name would do as well
     if (!find_backend(other))
       neither = std::string("; nor is there a GPU of ") + (amd ? "NVIDIA" : "AMD") + ": " +
@@ -135,6 +137,7 @@ const pf_backend* backend_of(Device d) {
 const pf_backend* usable_backend_of(Device d) {
   const pf_backend* b = backend_of(d);
   const int n = b->device_count();
+  if (d.index >= n) tell_what_is_set_late(d.type);
   const Device first{d.type, 0}, last{d.type, static_cast<int8_t>(n - 1)};
   PF_CHECK(d.index < n, DeviceError, "device", "got ", d.str(), "; expected ",
            n == 1 ? first.str() + ", the only one that is seen"
@@ -150,6 +153,7 @@ const pf_backend* backend_if_loaded(DeviceType type) {
 
 int device_count(DeviceType type) {
   const pf_backend* b = find_backend(type);
+  if (type == DeviceType::ROCm || type == DeviceType::CUDA) tell_what_is_set_late(type);
   return b ? b->device_count() : 0;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "core/lock.h"
+#include "core/plugins.h"
 #include "core/room.h"
 #include "pyflame/error.h"
 
@@ -22,18 +24,20 @@ namespace pyflame {
 namespace {
 
 struct Plugin {
+  Plugin(const char* n, DeviceType t) : name(n), type(t) {}
   const char* name;
   DeviceType type;
   const pf_backend* backend = nullptr;
   std::string reason;
   pf_host host{};
   Mutex mutex;
-  std::atomic<bool> tried{false}, loaded{false};
+  std::vector<std::string> hiding{};  // what the variables that hide GPUs were when it was tried
+  std::atomic<bool> tried{false}, loaded{false}, told{false};
 };
 
 Plugin& plugin_of(DeviceType type) {
-  static Plugin& rocm = *new Plugin{"rocm", DeviceType::ROCm, nullptr, "", {}, {}, {}, {}};
-  static Plugin& cuda = *new Plugin{"cuda", DeviceType::CUDA, nullptr, "", {}, {}, {}, {}};
+  static Plugin& rocm = *new Plugin("rocm", DeviceType::ROCm);
+  static Plugin& cuda = *new Plugin("cuda", DeviceType::CUDA);
   return type == DeviceType::ROCm ? rocm : cuda;
 }
 
@@ -97,7 +101,25 @@ std::string take_shortage() {
 
 namespace {
 
+// The variables that hide GPUs, which a vendor's runtime reads once.
+std::span<const char* const> hiding(DeviceType type) {
+  static constexpr const char* kAmd[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                         "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES"};
+  static constexpr const char* kNvidia[] = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
+  return type == DeviceType::ROCm ? std::span<const char* const>(kAmd) : kNvidia;
+}
+std::string text_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? std::string("'") + value + "'" : "not set";
+}
+
 void load(Plugin& p) {
+  for (const char* name : hiding(p.type)) p.hiding.push_back(text_of(name));
+  if (const char* rocm = std::getenv("ROCM_PATH");
+      p.type == DeviceType::ROCm && rocm && *rocm && access(rocm, F_OK) != 0)
+    notice((std::string("ROCM_PATH='") + rocm +
+            "': there is no such folder; AMD's libraries are looked for in the usual places")
+               .c_str());
   const std::string file = std::string("libpyflame_") + p.name + ".so";
   std::string path, looked;
   for (const std::string& f : folders()) {
@@ -163,6 +185,20 @@ const pf_backend* plugin_backend(DeviceType type) {
     }
   }
   return p.backend;
+}
+
+void tell_what_is_set_late(DeviceType type) {
+  Plugin& p = plugin_of(type);
+  if (!p.tried.load(std::memory_order_acquire) || p.told.load(std::memory_order_relaxed)) return;
+  for (size_t i = 0; i < p.hiding.size(); ++i) {
+    const char* name = hiding(type)[i];
+    const std::string now = text_of(name);
+    if (now == p.hiding[i] || p.told.exchange(true)) continue;
+    notice((std::string(name) + " is " + now + " now, and was " + p.hiding[i] +
+            " when GPUs were first asked for: the runtime has read it, and the change means nothing; "
+            "set it before the program's first use of a GPU")
+               .c_str());
+  }
 }
 
 const pf_backend* plugin_if_loaded(DeviceType type) {

@@ -1,32 +1,15 @@
 #include "core/room.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <fstream>
-#include <limits>
 #include <new>
-#include <string>
+
+#include "core/limits.h"
 
 namespace pyflame {
 namespace {
-
-bool strict_overcommit() {
-  static const bool strict = [] {
-    char mode = 0;
-    if (FILE* f = std::fopen("/proc/sys/vm/overcommit_memory", "r")) {
-      if (std::fread(&mode, 1, 1, f) != 1) mode = 0;
-      std::fclose(f);
-    }
-    return mode == '2';
-  }();
-  return strict;
-}
 
 constinit AtThreadStart* g_first = nullptr;
 thread_local bool t_started = false;
@@ -36,11 +19,16 @@ constexpr size_t kStart = size_t{32} << 10;
 
 }  // namespace
 
+// Libraries touch about one byte of so many that they map.
+constexpr size_t kMappedForOne = 8;
+
 Room::Room(size_t bytes) : found_(true) {
-  rlimit limit;
-  if (!strict_overcommit() &&
-      (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY))
+  // A cgroup counts what is touched, and ends who touches too much.
+  if (const CgroupMemory c = cgroup_memory(); c.limit && c.left() < bytes / kMappedForOne) {
+    found_ = false;
     return;
+  }
+  if (!mappings_are_counted()) return;
   static Mutex mutex;
   turn_ = std::unique_lock(mutex);
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -9,10 +9,10 @@
 
 namespace pyflame {
 
-// Whether so much can be mapped now; always where nothing limits the process (no RLIMIT_AS, no
-// strict overcommit). Under a limit others who ask wait while it lives: asking alone takes the
-// room for a moment, from who has just been told that it is there. So no thread has two.
-// Costs a tenth of a microsecond without a limit, two with one.
+// Whether so much can be had now; always where nothing limits the process (core/limits.h). Under a
+// limit others who ask wait while it lives: asking alone takes the room for a moment, from who has
+// just been told that it is there. So no thread has two. Costs a tenth of a microsecond without a
+// limit, two with one.
 class Room {
  public:
   explicit Room(size_t bytes);

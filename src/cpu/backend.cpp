@@ -40,13 +40,40 @@ size_t page_round(size_t n) {
   return (n + 4095) / 4096 * 4096;
 }
 
+// PYFLAME_GUARD_PAGES=1, for tests: each block ends where a page begins that nobody may touch, so what
+// is read or written behind it ends the process.
+bool guarded() {
+  static const bool on = [] {
+    const char* v = std::getenv("PYFLAME_GUARD_PAGES");
+    return v && *v == '1';
+  }();
+  return on;
+}
+// Behind a block are up to 7 bytes that may be touched: code may take the widest numbers as aligned.
+size_t before_guard(size_t bytes) {
+  return page_round((bytes + 7) / 8 * 8);
+}
+void* map_guarded(size_t bytes) {
+  const size_t own = before_guard(bytes);
+  void* p = mmap(nullptr, own + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  mprotect(static_cast<char*>(p) + own, 4096, PROT_NONE);
+  return static_cast<char*>(p) + own - (bytes + 7) / 8 * 8;
+}
+void unmap_guarded(void* p, size_t bytes) {
+  const size_t own = before_guard(bytes);
+  munmap(static_cast<char*>(p) + (bytes + 7) / 8 * 8 - own, own + 4096);
+}
+
 pf_status allocate(pf_device, size_t bytes, void** out) {
   if (pf_status s = faults().check(backend::Faults::kAllocate)) return s;
+  if (guarded()) return *out = map_guarded(bytes), *out ? PF_OK : PF_OOM;
   *out = bytes >= kHugePage ? map_huge(page_round(bytes))
                             : std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   return *out ? PF_OK : PF_OOM;
 }
 void release(pf_device, void* p, size_t bytes) {
+  if (guarded()) return unmap_guarded(p, bytes);
   if (bytes >= kHugePage)
     munmap(p, page_round(bytes));
   else

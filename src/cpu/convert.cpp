@@ -7,6 +7,7 @@
 
 #include "cpu/kernel.h"
 #include "cpu/move.h"
+#include "cpu/scratch.h"
 #include "cpu/tape.h"
 #include "cpu/threads.h"
 #include "pyflame/error.h"
@@ -52,6 +53,7 @@ struct Geometry {
 
 // ---- same dtype: only moves --------------------------------------------------------------------
 constexpr int64_t kBox = 128 << 10;   // bytes of a buffered box
+constexpr int64_t kSmallBox = 8 << 10;  // of one that lies on the stack
 constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
 
 void move_elements(Geometry& g, void* out, const void* in, int bytes) {
@@ -79,8 +81,7 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   const bool stream = g.numel * bytes >= streaming_threshold();
   const int64_t grain = std::max<int64_t>(1, (32 << 10) / (nr * nc * bytes));
 
-  parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) char buffer[kBox];
+  const auto move = [&](int64_t begin, int64_t end, char* buffer) {
     for (int64_t b = begin; b < end; ++b) {
       // Along the input: its pages are few and its next box is near.
       const int64_t r0 = b % row_boxes * nr;
@@ -107,6 +108,12 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
       }
     }
     if (stream) finish_streaming();
+  };
+  const int64_t need = direct ? 0 : nr * nc * bytes;
+  if (need > kSmallBox) return parallel_with(boxes, grain, static_cast<size_t>(need), move);
+  parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
+    alignas(64) char buffer[kSmallBox];
+    move(begin, end, buffer);
   });
 }
 

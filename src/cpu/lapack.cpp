@@ -4,11 +4,18 @@
 #include <glob.h>
 #include <link.h>
 
+#ifdef PYFLAME_OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <vector>
 
+#include "core/limits.h"
 #include "core/lock.h"
 #include "core/room.h"
 #include "cpu/library_file.h"
@@ -17,8 +24,18 @@
 namespace pyflame::cpu {
 namespace {
 
-// Opening maps 40 MB, and OpenBLAS ends the process when it gets none of its 32 MB for a thread.
-constexpr size_t kRoomToOpen = size_t{256} << 20, kRoomToRun = size_t{64} << 20;
+// OpenBLAS maps 40 MB, has a buffer of up to 128 MB for each thread from its opening on, and takes one for
+// a call. Where it gets none it ends the process, or asks again and again.
+constexpr size_t kBuffer = size_t{128} << 20, kRoomToRun = kBuffer + (size_t{32} << 20);
+size_t room_to_open() {
+#ifdef PYFLAME_OPENMP
+  const int threads = omp_get_max_threads();
+#else
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+#endif
+  constexpr int kMost = 128;  // as OpenBLAS is built
+  return kRoomToRun + kBuffer * static_cast<size_t>(std::clamp(threads, 1, kMost));
+}
 
 #if defined(__aarch64__)
 #define PF_MULTIARCH "aarch64-linux-gnu"
@@ -142,7 +159,7 @@ const Lapack* Lapack::open() {
   static Mutex mutex;
   std::lock_guard lock(mutex);
   if (const Lapack* l = g_opened.load(std::memory_order_acquire)) return l;
-  const Room room(kRoomToOpen);
+  const Room room(room_to_open());
   if (!room) return nullptr;
   const auto* l = new Lapack;  // never closed
   g_opened.store(l, std::memory_order_release);
@@ -158,8 +175,8 @@ bool Lapack::available(std::string* text) {
 const Lapack& Lapack::get(const char* op) {
   const Lapack* l = open();
   PF_CHECK(l && has_room(kRoomToRun), OutOfMemoryError, op,
-           "the address space left is less than LAPACK takes; expected ", kRoomToOpen >> 20,
-           " MB; raise the limit");
+           "there is less memory than LAPACK takes; expected ", room_to_open() >> 20,
+           " MB of what this process may have: ", memory_limits(), "; raise the limit");
   PF_CHECK(l->ok_, NotSupportedError, op, "this needs LAPACK; ", l->text_);
   return *l;
 }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/backend_call.h"
+#include "core/limits.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -24,13 +25,6 @@ size_t meminfo(const char* key) {
   while (std::getline(f, line))
     if (line.rfind(key, 0) == 0) return std::stoull(line.substr(std::strlen(key) + 1)) * 1024;
   return 0;
-}
-
-// A cgroup's number, if it is one; 0 for none or "max".
-size_t cgroup_number(const char* path) {
-  std::ifstream f(path);
-  unsigned long long v = 0;
-  return f >> v ? static_cast<size_t>(v) : 0;
 }
 
 std::string cpu_model() {
@@ -79,15 +73,9 @@ pf_status memory_of_host(pf_memory_info* info) {
     return PF_LAUNCH;
   }
   size_t total = meminfo("MemTotal:"), free = meminfo("MemAvailable:");
-  for (auto [limit, used] :
-       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-         "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
-    size_t l = cgroup_number(limit);
-    if (l && l < total) {
-      total = l;
-      free = std::min(free, l - std::min(l, cgroup_number(used)));
-    }
+  if (const CgroupMemory c = cgroup_memory(); c.limit && c.limit < total) {
+    total = c.limit;
+    free = std::min(free, c.left());
   }
   *info = {free, total};
   return PF_OK;

@@ -10,6 +10,7 @@
 
 #include "cpu/move.h"
 #include "cpu/scratch.h"
+#include "cpu/stack.h"
 #include "cpu/strided.h"
 #include "cpu/tape_code.h"
 #include "cpu/tape_frame.h"
@@ -340,20 +341,25 @@ constexpr int64_t kHeldBytes = int64_t{40} << 10;
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
-// Tiles of a few operands fit on the stack: small launches take no memory.
-constexpr size_t kOwnBytes = size_t{64} << 10;
+// Tiles of a few operands fit on the stack: small launches take no memory. A thread may have a stack of
+// 128 KB, which is enough for the fewest.
+constexpr size_t kOwnBytes = size_t{64} << 10, kFewBytes = size_t{16} << 10;
 
-template <class F>
+template <size_t kBytes, class F>
 [[gnu::noinline]] void run_on_stack(const F& fn, int64_t begin, int64_t end) {
-  alignas(64) char own[kOwnBytes];
+  alignas(64) char own[kBytes];
   fn(begin, end, own);
 }
 
 // fn(begin, end, memory) over ranges of n.
 template <class F>
 void run_ranges(int64_t n, int64_t grain, size_t bytes, F&& fn) {
-  if (bytes > kOwnBytes) return parallel_with(n, grain, bytes, fn);
-  parallel_for(n, grain, [&](int64_t begin, int64_t end) { run_on_stack(fn, begin, end); });
+  if (bytes <= kFewBytes)
+    return parallel_for(
+        n, grain, [&](int64_t begin, int64_t end) { run_on_stack<kFewBytes>(fn, begin, end); });
+  if (bytes > kOwnBytes || stack_is_small()) return parallel_with(n, grain, bytes, fn);
+  parallel_for(n, grain,
+               [&](int64_t begin, int64_t end) { run_on_stack<kOwnBytes>(fn, begin, end); });
 }
 
 int64_t grain_of(double unit_ns) {

@@ -29,6 +29,7 @@
 
 #include "core/backends.h"
 #include "core/room.h"
+#include "cpu/stack.h"
 #include "pyflame/device.h"
 #include "pyflame/error.h"
 
@@ -340,6 +341,25 @@ int threads_to_be_had(int n) {
   pthread_attr_destroy(&attr);
   return room && probe.failed == 0 ? static_cast<int>(made.size()) : 0;
 }
+
+}  // namespace
+
+bool stack_is_small() {
+  constexpr size_t kSmall = size_t{512} << 10;
+  thread_local signed char small = -1;
+  if (small < 0) {
+    pthread_attr_t attr;
+    size_t size = SIZE_MAX;
+    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+      pthread_attr_getstacksize(&attr, &size);
+      pthread_attr_destroy(&attr);
+    }
+    small = size < kSmall;
+  }
+  return small != 0;
+}
+
+namespace {
 
 // The threads of a region with so many parts, the calling one among them.
 int team_for(int parts) {

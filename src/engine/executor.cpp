@@ -196,7 +196,9 @@ void Execution::launch(const PlannedProgram& planned) {
   bump(counters().programs);
   pf_status status = b_->program_launch(g_.device.index, handle_of(stream_),
                                         program(planned)->kernel, &planned.launch);
-  if (status != PF_OK) raise_status(b_, status, "pointwise group");
+  if (status != PF_OK)  // one operation by its own name
+    raise_status(b_, status,
+                 planned.key.nnodes == 1 ? row_label(planned.key.nodes[0]) : "pointwise group");
   if (g_.capture) [[unlikely]]
     g_.capture->note_program(planned, program(planned));
 }

@@ -30,12 +30,32 @@ constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is comp
 constexpr size_t kHeldBytes = size_t{64} << 20, kHeldBytesAhead = size_t{512} << 20;
 constexpr size_t kBudgetCheck = 1 << 20;
 
-std::atomic<bool>& eager_flag() {
-  static std::atomic<bool> flag = [] {
-    const char* v = std::getenv("PYFLAME_EAGER");
-    return v && *v && *v != '0';
-  }();
+// Which operations run before their call returns: none; those on GPUs, where launches are to block, so
+// that a launch's error is raised by the call that made it; all.
+enum class Eager : uint8_t { None, OnGpus, All };
+bool set(const char* name) {
+  const char* v = std::getenv(name);
+  return v && *v && *v != '0';
+}
+bool blocking() {
+  static const bool on =
+      set("HIP_LAUNCH_BLOCKING") || set("CUDA_LAUNCH_BLOCKING") || set("AMD_SERIALIZE_KERNEL");
+  return on;
+}
+std::atomic<Eager>& eager_flag() {
+  static std::atomic<Eager> flag = set("PYFLAME_EAGER") ? Eager::All
+                                   : blocking()         ? Eager::OnGpus
+                                                        : Eager::None;
   return flag;
+}
+bool on_gpu(Device d) {
+  return d.type == DeviceType::ROCm || d.type == DeviceType::CUDA;
+}
+bool runs_at_once(Device device) {
+  const Eager e = eager_flag().load(std::memory_order_relaxed);
+  if (e == Eager::None) [[likely]]
+    return false;
+  return e == Eager::All || on_gpu(device);
 }
 
 // What one recording needs to know.
@@ -321,9 +341,12 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
       }
   }
   if (q.dst) note_write(*q.dst);
-  if (eager_flag().load(std::memory_order_relaxed))
+  if (runs_at_once(q.device)) {
     run_group(g, Flush::Eager);
-  else if (beside)
+    // Who has launches block wants to know here, and not where the result is read.
+    if (target->poisoned && on_gpu(q.device)) [[unlikely]]
+      raise_poison(*target, g);
+  } else if (beside)
     bring_back(g);
   else if (alone)
     run_group(g, Flush::CannotJoin);
@@ -560,7 +583,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       count <= kMaxAnchorTensors && attrs.size() <= kMaxAttrs && !foreign &&
       !((k.indices != kernels::Indices::None || options.indices != kernels::Indices::None) &&
         backend_of(device)->synchronous) &&
-      !eager_flag().load(std::memory_order_relaxed);
+      !runs_at_once(device);
 
   auto after_inplace = [&] {
     const bool all = options.inplace == CallOptions::kAllInplace;
@@ -612,7 +635,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
     const bool keeps =
-        options.keeps >= 0 && device.is_cpu() && !eager_flag().load(std::memory_order_relaxed);
+        options.keeps >= 0 && device.is_cpu() && !runs_at_once(device);
     const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
     if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
       run_kernel(k, device, stream, tensors, scalars, options);
@@ -704,11 +727,11 @@ void on_last_handle(Storage& s) noexcept {
 }
 
 bool eager() {
-  return eager_flag().load();
+  return eager_flag().load() == Eager::All;
 }
 void set_eager(bool on) {
   flush(Flush::Explicit);
-  eager_flag().store(on);
+  eager_flag().store(on ? Eager::All : blocking() ? Eager::OnGpus : Eager::None);
 }
 
 }  // namespace pyflame::engine

@@ -423,6 +423,11 @@ pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const 
           if (part->program) program_writes(part->program, *part->launch, *r);
     }
     entry->launch(args);
+    // What libraries launch, too: Device::launch_now has waited for ours.
+    if (launch_blocking())
+      check(runtime().StreamSynchronize(d.stream(stream).handle),
+            PF_RT("waiting for the launch (hipStreamSynchronize)",
+                  "waiting for the launch (cuStreamSynchronize)"));
   });
 }
 

@@ -188,7 +188,7 @@ Tensor dirac_(const Tensor& tensor, int64_t groups) {
     kernel *= tensor->shape[d];
     middle = middle * tensor->shape[d] + tensor->shape[d] / 2;
   }
-  for (int64_t g = 0; g < groups; ++g)
+  for (int64_t g = 0; tensor->numel > 0 && g < groups; ++g)
     for (int64_t i = 0; i < std::min(out / groups, in); ++i)
       values[static_cast<size_t>(((g * (out / groups) + i) * in + i) * kernel + middle)] = 1;
   return fill_from_host(tensor, values);

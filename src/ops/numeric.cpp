@@ -78,6 +78,10 @@ Tensor derivative(const Tensor& y, int d, const Tensor& spaces, double step, int
   return inner.defined() ? cat({first, inner, last}, d) : cat({first, last}, d);
 }
 
+void check_has_dimensions(const Tensor& t, const char* op) {
+  PF_CHECK(!t->shape.empty(), ShapeError, op,
+           "got a tensor of 0 dimensions; expected at least 1; reshape it");
+}
 Tensor in_floats(const Tensor& t, const char* op) {
   ops::check_defined(t, op);
   return is_complex(t) || is_float(t->dtype) ? t : to(t, default_dtype());
@@ -85,6 +89,7 @@ Tensor in_floats(const Tensor& t, const char* op) {
 std::vector<int> all_or(const Tensor& t, const optional<IntList>& dim, const char* op) {
   std::vector<int> dims;
   const int n = t->shape.size();
+  if (dim && !dim->empty()) check_has_dimensions(t, op);
   if (dim)
     for (int64_t d : *dim) dims.push_back(wrap_dim(d, n, op));
   else
@@ -133,10 +138,6 @@ TensorList gradient_at(const Tensor& input, const TensorList& spacing, const opt
   return out;
 }
 
-void check_has_dimensions(const Tensor& y, const char* op) {
-  PF_CHECK(!y->shape.empty(), ShapeError, op,
-           "got a tensor of 0 dimensions; expected at least 1; reshape it");
-}
 // Sums of the areas so far.
 Tensor cumulative(const Tensor& y, const Tensor& steps, double dx, int d) {
   const int64_t n = y->shape[d];

@@ -115,6 +115,8 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
   const int nd = t->shape.size();
   PF_CHECK(nd >= 2 && t->shape[nd - 1] == t->shape[nd - 2], ShapeError, "matrix_power",
            "got shape ", t->shape, "; expected square matrices; check the last two dimensions");
+  PF_CHECK(n != INT64_MIN, ValueError, "matrix_power", "got n ", n, "; expected ", INT64_MIN + 1,
+           " or more; correct it");
   if (n < 0) return matrix_power(linalg::inverse(t, "matrix_power"), -n);
   if (n == 0) {
     Tensor one = eye(t->shape[nd - 1], {}, t->dtype, t->storage->device);

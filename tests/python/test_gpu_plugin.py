@@ -449,3 +449,56 @@ def test_the_other_vendor(run):
         PYFLAME_STANDIN_SM="61",
         **env,
     )
+
+
+@pytest.mark.parametrize("name", ["HIP_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"])
+def test_blocking_launches_raise_where_they_are_made(run, name):
+    """A program, a kernel of rows and a product: at the call, by its name; then all goes on."""
+    run(
+        """
+        x = pf.rand(40, 30, device="rocm")
+        pf.synchronize()
+        # Compiled before, so that the next launches are the calls' own.
+        calls = {
+            "mul": lambda: x * 3,
+            "softmax": lambda: pf.softmax(x, 1),
+            "sum": lambda: x.sum(1),
+            "matmul": lambda: x @ x.t(),
+        }
+        for call in calls.values():
+            call()
+        for op, call in calls.items():
+            want = call().cpu()
+            fault("hipModuleLaunchKernel", 1, 1)
+            text = raises(pf.BackendError, "launching", call)
+            assert op in text and faults_left("hipModuleLaunchKernel") == 0, (op, text)
+            assert pf.equal(call().cpu(), want)
+        # One that breaks the device while it runs.
+        fault("kernel", 1, LOST)
+        text = raises(pf.DeviceError, "lost", lambda: x * 3)
+        assert "mul" in text and "LAUNCH_BLOCKING" not in text, text
+        """,
+        **{name: "1"},
+    )
+
+
+def test_visible_devices_that_are_set_too_late(run):
+    run(
+        """
+        warnings.simplefilter("always")
+        assert pf.cuda.device_count() == 2
+        with warnings.catch_warnings(record=True) as said:
+            os.environ["HIP_VISIBLE_DEVICES"] = "1"
+            assert pf.cuda.device_count() == 2 and pf.cuda.is_available()
+            raises(pf.DeviceError, "2 that are seen", lambda: pf.ones(2, device="rocm:7"))
+        (one,) = [str(w.message) for w in said]
+        assert "HIP_VISIBLE_DEVICES is '1' now" in one and "not set" in one, one
+        """,
+        PYFLAME_STANDIN_DEVICES=2,
+    )
+
+
+def test_a_folder_of_rocm_that_is_not_there(run, tmp_path):
+    out = run("assert pf.cuda.device_count() == 1", ROCM_PATH=tmp_path / "none")
+    assert out.count("there is no such folder") == 1 and "ROCM_PATH=" in out, out
+    assert "ROCM_PATH" not in run("assert pf.cuda.device_count() == 1", ROCM_PATH=tmp_path)

@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import pathlib
+import pickle
 import re
 import signal
 import subprocess
@@ -91,6 +92,59 @@ def test_an_export_still_shares():
 
 
 # ---- import ---------------------------------------------------------------------------------------
+AGAIN = '''
+import pyflame as pf
+x = pf.nn.Parameter(pf.ones(3))
+import importlib, sys
+importlib.reload(pf)
+def leave_out(names):
+    kept = {n: sys.modules.pop(n) for n in names}
+    try:
+        import pyflame
+    except ImportError as e:
+        assert "in this process already" in str(e), e
+    else:
+        raise AssertionError("imported twice")
+    for n in [n for n in sys.modules if n.partition(".")[0] == "pyflame"]:
+        del sys.modules[n]
+    sys.modules.update(kept)
+mine = [n for n in sys.modules if n.partition(".")[0] == "pyflame"]
+others = {n: sys.modules[n] for n in mine}
+leave_out(mine)
+sys.modules.update(others)
+leave_out([n for n in mine if n != "pyflame._C"])
+sys.modules.update(others)
+leave_out(["pyflame"])
+sys.modules.update(others)
+(x * 2).sum().backward()
+assert x.grad.tolist() == [2, 2, 2] and isinstance(x, pf.nn.Parameter)
+'''
+
+
+def test_a_second_import_is_refused():
+    program(AGAIN)
+
+
+def test_another_interpreter_is_refused():
+    interpreters = pytest.importorskip("_xxsubinterpreters")
+    assert interpreters
+    program(
+        """
+        import _xxsubinterpreters as interpreters
+        import sys
+        import pyflame as pf
+        x = pf.ones(3)
+        one = interpreters.create()
+        code = f"import sys; sys.path[:] = {sys.path!r}\\n"
+        code += "try:\\n    import pyflame\\nexcept ImportError as e:\\n    assert 'pyflame' in str(e) or '_C' in str(e), e\\n"
+        code += "else:\\n    raise AssertionError('imported')"
+        interpreters.run_string(one, code)
+        interpreters.destroy(one)
+        assert (x + 1).tolist() == [2, 2, 2]
+        """
+    )
+
+
 def test_a_module_that_is_freed_before_it_is_initialized():
     """What a KeyboardInterrupt does between importlib's two steps."""
     program(
@@ -321,6 +375,70 @@ def test_numpy_reads_zeros_of_what_was_cut(mapped):
     assert n[3] == 3 and n[-1] == 0
     with pytest.raises(pf.FileError, match="became shorter"):
         tree["x"].sum()
+
+
+def whole(path, shape=(64, 1024), dtype="i4"):
+    values = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
+    np.savez(path, x=values) if path.suffix == ".npz" else np.save(path, values)
+    return values
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_arrays_of_a_file_that_somebody_cuts(name, tmp_path):
+    values = whole(tmp_path / name)
+    data = pf.datasets.NumPyArrays(tmp_path / name)
+    assert data[63][0].tolist() == values[63].tolist()
+    os.truncate(tmp_path / name, 8192)
+    for _ in range(2):
+        with pytest.raises(pf.FileError, match=f"pf.datasets.NumPyArrays: .*{name}.* became shorter"):
+            data[63]
+    other = pickle.loads(pickle.dumps(pf.datasets.NumPyArrays(whole_again(tmp_path))))
+    assert other[1][0].tolist() == values[1].tolist()  # a copy: nothing to be cut
+
+
+def whole_again(folder):
+    whole(folder / "again.npy")
+    return folder / "again.npy"
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.bin"])
+def test_tokens_of_a_file_that_somebody_cuts(name, tmp_path):
+    from pyflame.training import token_files
+
+    values = np.arange(60000, dtype="u2")
+    np.save(tmp_path / name, values) if name == "x.npy" else values.tofile(tmp_path / name)
+    data = pf.datasets.Tokens(tmp_path / name, 16)
+    spans = token_files.TokenData(str(tmp_path / name), 16)
+    assert data[3000][0][0].item() == 48000
+    os.truncate(tmp_path / name, 4096)
+    with pytest.raises(pf.FileError, match="pf.datasets.Tokens: .*became shorter"):
+        data[3000]
+    with pytest.raises(pf.FileError, match="became shorter"):
+        spans.held_out.windows([0])
+    with pytest.raises(pf.FileError, match="became shorter"):
+        token_files._fingerprint(data)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_from_file_of_a_file_that_somebody_cuts(shared, tmp_path):
+    name = tmp_path / "numbers"
+    np.arange(40000, dtype="f4").tofile(name)
+    x = pf.from_file(str(name), shared=shared, size=40000)
+    assert x[39999].item() == 39999
+    os.truncate(name, 4096)
+    with pytest.raises(pf.FileError, match="numbers' became shorter"):
+        x.sum().item()
+    with pytest.raises(pf.FileError, match="has 4096 bytes; expected 160000"):
+        pf.from_file(str(name), shared=False, size=40000)
+
+
+def test_from_file_gets_its_room_at_once(tmp_path):
+    x = pf.from_file(str(tmp_path / "new"), shared=True, size=1 << 20)
+    assert os.stat(tmp_path / "new").st_blocks * 512 >= 4 << 20  # no hole that a full disk leaves
+    x.fill_(3)
+    assert np.fromfile(tmp_path / "new", "f4").sum() == 3 << 20
+    with pytest.raises((pf.FileError, pf.ValueError), match="room|size"):
+        pf.from_file(str(tmp_path / "large"), shared=True, size=1 << 58)
 
 
 def test_replaced_by_rename_a_mapped_file_stays(mapped):

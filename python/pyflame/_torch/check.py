@@ -240,10 +240,15 @@ def _files(path):
                 yield os.path.join(folder, name)
 
 
+_LONGEST = 64 << 20  # bytes of a program
+
+
 def _text(path):
     """The program of a file: that of a notebook is its cells."""
     with open(path, "rb") as f:
-        data = f.read()
+        data = f.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise ValueError(f"more than {_LONGEST >> 20} MiB")
     if not path.endswith(".ipynb"):
         return data
     lines = []

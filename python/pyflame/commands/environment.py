@@ -21,6 +21,7 @@ _EFFECTS = {
     "PYFLAME_ALLOC_CONF": "settings of the allocators",
     "PYTORCH_HIP_ALLOC_CONF": "read where PYFLAME_ALLOC_CONF is not set",
     "PYTORCH_CUDA_ALLOC_CONF": "read where neither of these is set",
+    "PYTORCH_ALLOC_CONF": "read where none of these is set",
     "HSA_ENABLE_SDMA": "AMD's: 0 copies by kernels, not by copy engines",
     "HSA_ENABLE_INTERRUPT": "AMD's: 0 waits for the GPU in a loop, which keeps a core busy",
     "HSA_UNALIGNED_ACCESS_MODE": "AMD's: unaligned accesses to memory",

@@ -73,6 +73,10 @@ class Tokens(Dataset):
         windows = self.windows([i * self.stride for i in indices])
         return [windows[:, :-1], windows[:, 1:]]
 
+    def check(self):
+        """FileError where others have made the file shorter: what was read may be zeros."""
+        self._mappings.check("Tokens")
+
     def windows(self, begins):
         """int64 [len(begins), length + 1] on the CPU: the tokens from each of these numbers on."""
         import numpy as np
@@ -80,7 +84,7 @@ class Tokens(Dataset):
         made = np.empty((len(begins), self.length + 1), np.int64)
         for row, begin in zip(made, begins):
             row[:] = self.tokens[begin : begin + self.length + 1]
-        self._mappings.check("Tokens")
+        self.check()
         limit = 2**63 if self.vocab is None else self.vocab
         wrong = (made < 0) | (made > limit - 1)
         if wrong.any():

@@ -292,7 +292,10 @@ class SparseTensor(Tensor):
         return self._each(lambda t: t.to(values.device), lambda _: values)
 
     def type(self, dtype=None, non_blocking=False):
-        return super().type() if dtype is None else self.to(dtype)
+        if dtype is not None:
+            return self.to(dtype)
+        package, _, kind = _C._sparse_parts(self)[2].type().rpartition(".")
+        return f"{package}.sparse.{kind}"
 
     def type_as(self, other):
         return self.to(other.dtype)

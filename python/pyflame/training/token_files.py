@@ -201,6 +201,7 @@ def _fingerprint(file):
     step = max(len(raw) // 64, 1 << 16)
     for at in range(0, len(raw), step):
         found.update(raw[at : at + (1 << 16)].tobytes())
+    file.check()
     return found.hexdigest()
 
 

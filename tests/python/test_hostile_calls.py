@@ -1,0 +1,56 @@
+"""What no program means: sizes of 0 and tensors without dimensions in each place of each operation,
+hostile arguments, objects without a tensor inside. In child processes (hostile.py), with a page behind
+each block that nobody may touch: a result or a typed error, no crash and no hang.
+
+PYFLAME_TEST_SHARE draws less or more; make test-soak draws at random.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyflame as pf
+
+HERE = Path(__file__).resolve().parent
+SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
+ROWS = sum(not r["name"].startswith("test_") for r in pf.ops.table())
+HANGS = 600  # seconds
+
+
+def child(tmp_path, kind, first, end, **env):
+    log = tmp_path / "log"
+    p = subprocess.run(
+        [sys.executable, HERE / "hostile.py", log, kind, "7", str(first), str(end)],
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
+        env={**os.environ, "PYFLAME_GUARD_PAGES": "1", "PYFLAME_ALLOC_CONF": "caching:False", **env},
+    )
+    at = log.read_text(errors="replace").strip() if log.exists() else ""
+    assert p.returncode == 0, (p.returncode, at, p.stdout[-3000:], p.stderr[-2000:])
+    made = int(p.stdout.split()[-5])
+    assert made > (end - first) * (0.5 if kind != "walk" else 2), p.stdout
+    return made
+
+
+def test_each_size_0_and_no_dimensions(tmp_path):
+    child(tmp_path, "walk", 0, int(ROWS * SHARE))
+
+
+@pytest.mark.parametrize("kind", ["wild", "names"])
+def test_hostile_arguments(kind, tmp_path):
+    child(tmp_path, kind, 0, int(1500 * SHARE))
+
+
+@pytest.mark.cpu_only
+def test_objects_without_a_tensor(tmp_path):
+    child(tmp_path, "empty", 0, 1100)
+
+
+@pytest.mark.cpu_only
+def test_on_a_small_stack(tmp_path):
+    """Threads of 128 KB take part, too."""
+    child(tmp_path, "walk", 0, int(ROWS * SHARE), PYFLAME_TEST_STACK=str(128 << 10))
