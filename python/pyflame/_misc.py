@@ -350,6 +350,13 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """
     if isinstance(spacing, (list, tuple)) and spacing and _C.is_tensor(spacing[0]):
         return _C._special["gradient_at"](input, spacing=spacing, dim=dim, edge_order=edge_order)
+    if isinstance(spacing, (list, tuple)):
+        dims = len(dim) if isinstance(dim, (list, tuple)) else 1 if dim is not None else input.dim()
+        if len(spacing) != dims:
+            raise _C.ValueError(
+                f"pf.gradient: got {len(spacing)} spacings for {dims} dimensions; expected a number, "
+                "or a list with one for each; pass spacing"
+            )
     return _C._special["gradient"](input, spacing=spacing, dim=dim, edge_order=edge_order)
 
 

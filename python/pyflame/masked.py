@@ -96,7 +96,7 @@ def _count(name, input, dim, keepdim, mask):
     mask = _checked(name, input, mask)
     dims = _dims(input, dim)
     if mask is None:
-        return math.prod([input.shape[d] for d in dims] if dims else input.shape)
+        return math.prod([input.size(d) for d in dims] if dims and input.dim() else input.shape)
     return _ops.sum(mask, dims, keepdim=keepdim, dtype=_real(input.dtype))
 
 
@@ -157,17 +157,23 @@ def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the largest element is along `dim`, a number; None for the flattened input."""
+    """Where the largest element is along `dim`, a number; None for the flattened input.
+
+    An index in the input's dtype, or in `dtype`, as in PyTorch: call `long()` to index with it.
+    """
     x = _filled("argmax", input, mask, _lowest(dtype or getattr(input, "dtype", _C.float32)), dtype)
-    return _ops.argmax(x, dim, keepdim=keepdim)
+    return _ops.argmax(x, dim, keepdim=keepdim).to(x.dtype)
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the smallest element is along `dim`, a number; None for the flattened input."""
+    """Where the smallest element is along `dim`, a number; None for the flattened input.
+
+    An index in the input's dtype, or in `dtype`, as in PyTorch: call `long()` to index with it.
+    """
     x = _filled(
         "argmin", input, mask, _highest(dtype or getattr(input, "dtype", _C.float32)), dtype
     )
-    return _ops.argmin(x, dim, keepdim=keepdim)
+    return _ops.argmin(x, dim, keepdim=keepdim).to(x.dtype)
 
 
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):

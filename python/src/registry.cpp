@@ -342,8 +342,11 @@ PyObject* run_any(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
                              "pf.%s: factors among the tensors are an old order of arguments; pass "
                              "alpha=, beta= or value= as keywords",
                              set.name.c_str()));
-    if (extras.out) [[unlikely]]
+    if (extras.out) [[unlikely]] {
       check_out(o.schema, values, extras);
+      const size_t at = static_cast<size_t>(&o - set.overloads.data());
+      extras.exact = wants_exact_out(ops::table()[set.rows[at]].family, o.schema);
+    }
     PyObject* result;
     if (extras.generator) {
       WithGenerator with(extras.generator);

@@ -1,6 +1,8 @@
 #include "results.h"
 
+#include <algorithm>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "ops/record.h"
@@ -41,8 +43,8 @@ PyTypeObject* named_tuple(const table::Schema& s) {
 
 // The result is complete before out= is written, so out= may be an operand. A part of one, or an
 // index, is a mistake: the operand would not be what it was.
-void check_one_out(const table::Schema& s, const std::vector<ops::Value>& values,
-                   const Tensor& out) {
+void check_one_out(const table::Schema& s, const std::vector<ops::Value>& values, const Tensor& out,
+                   bool fresh) {
   const auto check = [&](const Tensor& t, bool index) {
     if (!t.defined() || t->storage != out->storage || t->numel == 0 || out->numel == 0) return;
     const bool same = t->offset == out->offset && t->shape == out->shape &&
@@ -62,7 +64,15 @@ void check_one_out(const table::Schema& s, const std::vector<ops::Value>& values
     if (const auto* t = std::get_if<Tensor>(&values[i]))
       check(*t, name == "index" || name == "indices");
     else if (const auto* list = std::get_if<TensorList>(&values[i]))
-      for (const Tensor& t : *list) check(t, false);
+      for (const Tensor& t : *list) {
+        PF_CHECK(t.impl() != out.impl(), ValueError, "out", "got out= of ", s.name,
+                 " that is one of the tensors in its list; expected memory of its own; clone() it");
+        check(t, false);
+      }
+    // What has no tensors takes its dtype from out=, unless it is told.
+    else if (const auto* dtype = std::get_if<DType>(&values[i]); dtype && fresh)
+      PF_CHECK(*dtype == out->dtype, DTypeError, "out", "got out= of ", out->dtype,
+               " and dtype=", *dtype, " in ", s.name, "; expected the same; leave dtype out");
   }
 }
 
@@ -87,9 +97,48 @@ void check_fit(const Tensor& out, const Tensor& t, const Extras& extras) {
   PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out", "got out= of ",
            out->dtype, " for a result of ", t->dtype,
            "; expected one that can hold it; pass out= of another dtype or convert the result");
+  PF_CHECK(!extras.exact || t->dtype == out->dtype, DTypeError, "out", "got out= of ", out->dtype,
+           " for a result of ", t->dtype, "; expected that dtype; convert the result");
 }
 
+// As in PyTorch: sums and what is done element by element is converted, with some exceptions.
+constexpr std::string_view kExactFamilies[] = {"activation", "diagonals",       "indexing",
+                                               "pooling",    "matrix products", "softmax",
+                                               "sorting",    "linear algebra"};
+constexpr std::string_view kExact[] = {
+    "abs",      "all",   "amax",         "amin",        "aminmax",    "any",           "argmax",
+    "argmin",   "ceil",  "complex",      "cummax",      "cummin",     "conj_physical", "diff",
+    "floor",    "frac",  "heaviside",    "histc",       "histogram",  "isin",          "isneginf",
+    "isposinf", "mode",  "logcumsumexp", "multinomial", "nan_to_num", "nanquantile",   "neg",
+    "norm",     "polar", "quantile",     "renorm",      "round",      "sgn",           "sign",
+    "signbit",  "tril",  "triu",         "trunc",       "where"};
+constexpr std::string_view kConverted[] = {"addr",
+                                           "cholesky",
+                                           "cholesky_inverse",
+                                           "cholesky_solve",
+                                           "geqrf",
+                                           "kron",
+                                           "linalg_cond",
+                                           "linalg_eig",
+                                           "linalg_eigvals",
+                                           "linalg_lstsq",
+                                           "linalg_matrix_rank",
+                                           "linalg_householder_product",
+                                           "linalg_pinv",
+                                           "linalg_tensorinv",
+                                           "linalg_tensorsolve",
+                                           "outer"};
+
 }  // namespace
+
+bool wants_exact_out(const std::string& family, const table::Schema& s) {
+  const auto has = [](const auto& names, std::string_view name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (has(kConverted, s.name)) return false;
+  const bool pair = s.result_names.size() > 1 && (s.name == "max" || s.name == "min");
+  return pair || has(kExactFamilies, family) || has(kExact, s.name);
+}
 
 PyObject* to_python(const table::Schema& schema, ops::Value& v, PyTypeObject** kept) {
   struct Visitor {
@@ -185,7 +234,8 @@ PyObject* finish(PyObject* result, const Extras& extras) {
 void check_out(const table::Schema& s, const std::vector<ops::Value>& arguments,
                const Extras& extras) {
   PyObject* single;
-  for (PyObject* out : outs_of(extras, &single)) check_one_out(s, arguments, tensor_of(out));
+  for (PyObject* out : outs_of(extras, &single))
+    check_one_out(s, arguments, tensor_of(out), extras.fresh);
 }
 
 nb::dict return_types() {

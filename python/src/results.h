@@ -14,6 +14,7 @@ struct Extras {
   bool requires_grad = false;
   bool pin_memory = false;
   bool fresh = false;  // the operation has no tensors: its values may go into any dtype
+  bool exact = false;  // out= has the result's dtype, or is refused
   PyObject* out = nullptr;
   PyObject* generator = nullptr;
   PyObject* memory_format = nullptr;
@@ -22,8 +23,11 @@ struct Extras {
 
 // New reference. `kept` is where the caller keeps the class that named results of the schema have.
 PyObject* to_python(const table::Schema&, ops::Value&, PyTypeObject** kept);
-// ValueError where a tensor of out= must not be written with these arguments.
+// An error where a tensor of out= must not be written with these arguments.
 void check_out(const table::Schema&, const std::vector<ops::Value>& arguments, const Extras&);
+// Whether out= of an operation (its family: a heading of the documentation) has to have the
+// result's dtype.
+bool wants_exact_out(const std::string& family, const table::Schema&);
 // The result (stolen) as the keywords want it; out= itself, written.
 PyObject* finish(PyObject* result, const Extras&);
 // Name of an operation -> the class of its named results, of all that have some.

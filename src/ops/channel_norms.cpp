@@ -417,6 +417,11 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                   const Tensor& weight, const Tensor& bias, bool training, double momentum,
                   double eps) {
   const char* op = "batch_norm";
+  if (input.defined() && input->shape == Dims{0}) {  // nothing, of channels that nobody counts
+    ops::check_floating(input, op);
+    Tensor y = weight.defined() ? mul(input, sum(weight)) : clone(input);
+    return bias.defined() ? add(y, sum(bias)) : y;
+  }
   check_input(input, op);
   const int64_t channels = channels_of(input);
   check_running(input, running_mean, running_var, op);

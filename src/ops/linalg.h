@@ -71,7 +71,8 @@ Tensor solve_unchecked(const Tensor& a, const Tensor& b, const char* op);
 Tensor pseudoinverse(const Tensor& a);
 std::pair<Tensor, Tensor> inverse_ex(const Tensor& a, const char* op);  // and info
 Tensor matrix_norm_of(const Tensor& a, double ord);  // of the last two dimensions
-Tensor matrix_norm_named(const Tensor& a, const std::string& ord);
+Tensor matrix_norm_named(const Tensor& a, const std::string& ord, const IntList& dim = {-2, -1},
+                         bool keepdim = false);
 std::vector<Tensor> svd(const Tensor& a, bool full, const char* op);  // u, s, vh
 Tensor svdvals(const Tensor& a, const char* op);
 std::pair<Tensor, Tensor> eigh(const Tensor& a, bool upper, const char* op);

@@ -309,8 +309,7 @@ Tensor tensorsolve(const Tensor& a, const Tensor& b, const optional<IntList>& di
 Tensor vander(const Tensor& x, optional<int64_t> columns_wanted) {
   const char* op = "linalg.vander";
   ops::check_defined(x, op);
-  PF_CHECK(!x->shape.empty(), ShapeError, op,
-           "got a tensor without dimensions; expected at least one; unsqueeze it");
+  if (x->shape.empty()) return vander(unsqueeze(x, 0), columns_wanted);
   const int64_t n = columns_wanted.value_or(x->shape.back());
   PF_CHECK(n >= 2, ValueError, op, "got N ", n, "; expected at least 2; correct it");
   const Tensor t = is_integral(x->dtype, true) ? to(x, DType::Int64) : x;

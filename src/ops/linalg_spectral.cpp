@@ -183,7 +183,13 @@ Tensor householder_product(const Tensor& v, const Tensor& tau) {
            "; expected at least as many rows as columns; narrow it");
   if (!autograd::wanted({v, tau})) return q_raw(v, tau, columns(v), op);
   const Tensor one = to(eye(rows(v), columns(v), real_type(v->dtype), v->device()), v->dtype);
-  return reflections_of(v, tau, with_batch(one, batch_of(v)), false);
+  const Tensor q = with_batch(one, batch_of(v));
+  if (tau->shape.back() > 0) return reflections_of(v, tau, q, false);
+  Tensor all = contiguous(q);  // of no reflections: has a gradient, of zeros
+  autograd::attach(op, {all}, {v, tau}, {Saved(v), Saved(tau)}, [](const Context& c) -> Grads {
+    return {zeros_like(c.saved(0)), zeros_like(c.saved(1))};
+  });
+  return all;
 }
 
 Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
@@ -522,10 +528,13 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
   Tensor x = narrow(y, -2, 0, n);
   // Sums of squares of what is left over, where A has full rank and more rows than columns.
   Tensor left_over = zeros({0}, real_type(a->dtype), x->device());
+  bool residuals = false;
   const bool full = number == 0 || n == 0 || out[1]->numel == 0 ||
                     all(eq(ops::all_samples(out[1]), Scalar(n))).item().to_int();
-  if (m > n && full && number != 1)
+  if (m > n && full && number != 1) {
     left_over = sum(square(abs(narrow(y, -2, n, m - n))), IntList{-2});
+    residuals = true;
+  }
   if (autograd::wanted({wide_a, wide_b})) {
     x = contiguous(x);
     autograd::attach(op, {x}, {wide_a, wide_b}, {Saved(wide_a), Saved(wide_b), Saved(x, true)},
@@ -538,6 +547,16 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
                        ga = add(ga, matmul(sub(b, matmul(a, x)), adjoint(matmul(p, z))));
                        ga = add(ga, matmul(matmul(h, x), adjoint(sub(g, matmul(p, matmul(a, g))))));
                        return {ga, z};
+                     });
+    // At the least sum of squares it does not depend on X, in which they are differentiated no
+    // more.
+    autograd::attach(op, {left_over}, {wide_a, wide_b}, {Saved(wide_a), Saved(wide_b), Saved(x)},
+                     [residuals](const Context& c) -> Grads {
+                       const Tensor a = c.saved(0), b = c.saved(1), x = c.saved(2);
+                       if (!residuals) return {zeros_like(a), zeros_like(b)};
+                       const Tensor r =
+                           mul(mul(sub(b, matmul(a, x)), unsqueeze(c.grad(), -2)), Scalar(2.0));
+                       return {neg(matmul(r, adjoint(x))), r};
                      });
   }
   const auto as_given = [&](const Tensor& t) { return vector ? squeeze(t, -1) : t; };

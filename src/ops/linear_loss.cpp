@@ -271,6 +271,9 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, co
            "got label_smoothing=", label_smoothing,
            "; expected a number from 0 to 1; pass 0 for none");
   check(input, linear_weight, linear_bias, target, weight, batch_chunk_size);
+  PF_CHECK(!ignore_index || !is_float(target->dtype), ValueError, kOp, "got ignore_index ",
+           ignore_index.value_or(0), " for class probabilities; expected class indices with it; ",
+           "leave it out");
   const bool one = input->shape.size() == 1;
   if (is_float(target->dtype) || ops::hides({input, linear_weight, linear_bias, target, weight}))
     return cross_entropy(linear(input, linear_weight, linear_bias), target, weight, args.ignore,

@@ -22,6 +22,10 @@ Tensor by_sign(const Tensor& target, const Tensor& positive, const Tensor& negat
   return add(where(eq(target, Scalar(1)), positive, Scalar(0.0)),
              where(eq(target, Scalar(-1)), negative, Scalar(0.0)));
 }
+// [C], or one class without dimensions, as [1, C].
+Tensor as_rows(const Tensor& t) {
+  return t->shape.size() == 2 ? t : reshape(t, {1, t->numel});
+}
 
 }  // namespace
 
@@ -158,9 +162,9 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p, d
   ops::check_defined(target, op, "target");
   PF_CHECK(p == 1 || p == 2, ValueError, op, "got p ", p, "; expected 1 or 2; pass p=1");
   const int n = input->shape.size();
-  PF_CHECK(n == 1 || n == 2, ShapeError, op, "got input of shape ", input->shape,
-           "; expected [C] or [N, C]; reshape it");
-  const Tensor x = n == 1 ? unsqueeze(input, 0) : input;
+  PF_CHECK(n <= 2, ShapeError, op, "got input of shape ", input->shape,
+           "; expected [C] or [N, C], or one class without dimensions; reshape it");
+  const Tensor x = as_rows(input);
   const int64_t rows = x->shape[0], classes = x->shape[1];
   PF_CHECK(target->numel == rows && is_integral(target->dtype), ShapeError, op, "got target of ",
            target->dtype, " and shape ", target->shape, "; expected ", rows,
@@ -187,13 +191,13 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
   ops::check_floating(input, op);
   ops::check_defined(target, op, "target");
   const int n = input->shape.size();
-  PF_CHECK(n == 1 || n == 2, ShapeError, op, "got input of shape ", input->shape,
-           "; expected [C] or [N, C]; reshape it");
+  PF_CHECK(n <= 2, ShapeError, op, "got input of shape ", input->shape,
+           "; expected [C] or [N, C], or one class without dimensions; reshape it");
   PF_CHECK(target->shape == input->shape && is_integral(target->dtype), ShapeError, op,
            "got target of ", target->dtype, " and shape ", target->shape, " for input of shape ",
            input->shape, "; expected class indices of that shape, -1 behind the last");
-  const Tensor x = n == 1 ? unsqueeze(input, 0) : input;
-  const Tensor y = to(n == 1 ? unsqueeze(target, 0) : target, DType::Int64);
+  const Tensor x = as_rows(input);
+  const Tensor y = to(as_rows(target), DType::Int64);
   const double classes = static_cast<double>(x->shape[1]);
   // A row's targets end before the first that is negative.
   const Tensor listed = eq(cumsum(to(lt(y, Scalar(0)), DType::Int64), 1), Scalar(0));
@@ -206,7 +210,7 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
   const Tensor counts = logical_and(unsqueeze(listed, 2), unsqueeze(logical_not(is_target), 1));
   Tensor loss =
       div(sum(where(counts, at_least_0(apart), Scalar(0.0)), IntList{1, 2}), Scalar(classes));
-  if (n == 1) loss = squeeze(loss, 0);
+  if (n < 2) loss = squeeze(loss, 0);
   return reduced(loss, r);
 }
 

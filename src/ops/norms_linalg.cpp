@@ -121,8 +121,9 @@ Tensor multi_dot(const TensorList& factors) {
 Tensor linalg::matrix_norm_of(const Tensor& a, double ord) {
   return matrix_norm_number(a, ord, {-2, -1}, false, {});
 }
-Tensor linalg::matrix_norm_named(const Tensor& a, const std::string& ord) {
-  return matrix_norm(a, ord, {-2, -1}, false, {});
+Tensor linalg::matrix_norm_named(const Tensor& a, const std::string& ord, const IntList& dim,
+                                 bool keepdim) {
+  return matrix_norm(a, ord, dim, keepdim, {});
 }
 
 namespace {

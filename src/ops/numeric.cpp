@@ -91,7 +91,11 @@ std::vector<int> all_or(const Tensor& t, const optional<IntList>& dim, const cha
   const int n = t->shape.size();
   if (dim && !dim->empty()) check_has_dimensions(t, op);
   if (dim)
-    for (int64_t d : *dim) dims.push_back(wrap_dim(d, n, op));
+    for (int64_t d : *dim) {
+      dims.push_back(wrap_dim(d, n, op));
+      PF_CHECK(std::count(dims.begin(), dims.end(), dims.back()) == 1, ValueError, op,
+               "got dimension ", d, " twice; expected each once; leave one out");
+    }
   else
     for (int d = 0; d < n; ++d) dims.push_back(d);
   return dims;
@@ -128,6 +132,7 @@ TensorList gradient_at(const Tensor& input, const TensorList& spacing, const opt
   for (size_t i = 0; i < dims.size(); ++i) {
     const Tensor x = in_floats(spacing[i], op);
     const int64_t n = t->shape[dims[i]];
+    ops::check_device(t, x, op);
     PF_CHECK(x->shape.size() == 1 && x->shape[0] == n, ShapeError, op, "got coordinates of shape ",
              x->shape, " for ", n, " elements; expected [", n, "]; pass one for each element");
     const Tensor wide = to(x, t->dtype);

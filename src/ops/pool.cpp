@@ -61,6 +61,8 @@ Windows windows(const Tensor& x, int dims, const char* op, const IntList& kernel
                 bool ceil_mode) {
   Windows w{.dims = dims, .op = op};
   look(w, x);
+  PF_CHECK(x->shape[x->shape.size() - dims - 1] > 0, ShapeError, op, "got input of shape ",
+           x->shape, ", without channels; expected at least one: only a batch may be empty");
   constexpr int64_t kMost = int64_t{1} << 31;
   for (int d = 0; d < dims; ++d) {
     const size_t i = w.at(d);

@@ -251,7 +251,8 @@ Tensor bernoulli(const Tensor& p) {
   Tensor out = make_tensor(p->shape, p->dtype, p->storage->device);
   run_bernoulli(out, p, 0);
   if (autograd::wanted({p}))  // as in PyTorch: defined, and zero
-    autograd::attach("bernoulli", {out}, {p}, {}, [](const Context&) -> Grads { return Grads(1); });
+    autograd::attach("bernoulli", {out}, {p}, {},
+                     [](const Context& c) -> Grads { return {zeros_like(c.grad())}; });
   return out;
 }
 

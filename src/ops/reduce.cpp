@@ -10,6 +10,7 @@
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
+#include "ops/linalg.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
@@ -555,8 +556,15 @@ Tensor norm_row(const Tensor& x, std::optional<double> p, const MaybeDims& dim, 
 }
 Tensor norm_named(const Tensor& x, std::string p, const MaybeDims& dim, bool keepdim,
                   std::optional<DType> dtype) {
+  if (p == "nuc") {
+    ops::check_defined(x, "norm");
+    PF_CHECK(dim || x->shape.size() == 2, ShapeError, "norm", "got p='nuc' and shape ", x->shape,
+             "; expected a matrix; pass dim, two of them");
+    return linalg::matrix_norm_named(dtype ? to(x, *dtype) : x, p, dim.value_or(IntList{-2, -1}),
+                                     keepdim);
+  }
   PF_CHECK(p == "fro", ValueError, "norm", "got p='", p,
-           "'; expected 'fro' or a number; pass p=2 for the Euclidean norm");
+           "'; expected 'fro', 'nuc' or a number; pass p=2 for the Euclidean norm");
   return norm_row(x, 2.0, dim, keepdim, dtype);
 }
 

@@ -75,8 +75,9 @@ Tensor dense_of(const Tensor& sparse) {
     number = number.defined() ? add(number, mul(i, Scalar(count))) : i;
     count *= sparse->shape[d];
   }
-  if (sparse->numel == 0)
-    return add(raw_full(sparse->shape, sparse->dtype, sparse->device(), 0), Scalar(int64_t{0}));
+  if (sparse->numel == 0)  // with the history of its values
+    return add(raw_full(sparse->shape, sparse->dtype, sparse->device(), 0),
+               to(sum(parts.values), sparse->dtype));
   // On the host sums are as quick.
   if (parts.coalesced && !autograd::wanted({parts.values}) && !on_host({number, parts.values}) &&
       has<kernels::SparsePlaces>({number, parts.values})) {

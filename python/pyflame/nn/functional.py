@@ -416,6 +416,17 @@ def linear_cross_entropy(
             batch_chunk_size=chunk,
         )  # fmt: skip
     classes, *extra, width = linear_weight.shape
+    if extra and input.dim() < 2:
+        raise _C.ShapeError(
+            f"pf.nn.functional.linear_cross_entropy: got linear_weight {list(linear_weight.shape)} for "
+            f"input {list(input.shape)}; expected a batch [N, {width}] where there are several losses "
+            "of each sample; unsqueeze input and target"
+        )
+    if ignore_index is not None and target.is_floating_point():
+        raise _C.ValueError(
+            f"pf.nn.functional.linear_cross_entropy: got ignore_index {ignore_index} for class "
+            "probabilities; expected class indices with it; leave it out"
+        )
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops.linear(input, linear_weight.reshape(-1, width), bias)
     if extra:

@@ -62,11 +62,11 @@ def _make_average(dims):
 
         def avg_pool(
             input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-            divisor_override=None,
+            divisor_override=None, *, out=None,
         ):  # fmt: skip
             return op(
                 input, kernel_size, _list(stride), padding, ceil_mode, count_include_pad,
-                divisor_override,
+                divisor_override, out=out,
             )  # fmt: skip
 
     _export(avg_pool, f"avg_pool{dims}d", op.__doc__)

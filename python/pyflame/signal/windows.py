@@ -15,8 +15,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _places(name, count, sym, dtype, device):
+def _places(name, count, sym, dtype, device, layout):
     """0 to M - 1, and the length that the formula has: of a periodic window one more."""
+    if dtype not in (None, _C.float32, _C.float64) or layout not in (None, "strided"):
+        raise _C.ValueError(
+            f"pf.signal.windows.{name}: got dtype {dtype} and layout {layout}; expected float32 or "
+            "float64, and strided; convert the window"
+        )
     if count < 0:
         raise _C.ValueError(
             f"pf.signal.windows.{name}: got M {count}; expected at least 0; correct it"
@@ -36,7 +41,7 @@ def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requ
         raise _C.ValueError(
             "pf.signal.windows.general_cosine: got no coefficients; expected at least one; pass a"
         )
-    k, length = _places("general_cosine", M, sym, dtype, device)
+    k, length = _places("general_cosine", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     angle = k * (2 * math.pi / (length - 1))
@@ -51,7 +56,13 @@ def general_hamming(
 ):  # noqa: N803
     """alpha - (1 - alpha) cos(2 pi k / (M - 1))."""
     return general_cosine(
-        M, a=[alpha, 1 - alpha], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad
+        M,
+        a=[alpha, 1 - alpha],
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -77,7 +88,7 @@ def nuttall(M, **how):  # noqa: N803
 
 def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """A triangle: 1 - |2 k / (M - 1) - 1|."""
-    k, length = _places("bartlett", M, sym, dtype, device)
+    k, length = _places("bartlett", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     return _done(1 - (k * (2 / (length - 1)) - 1).abs(), requires_grad)
@@ -85,7 +96,7 @@ def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 
 def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """sin(pi (k + 1/2) / M)."""
-    k, length = _places("cosine", M, sym, dtype, device)
+    k, length = _places("cosine", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     return _done(((k + 0.5) * (math.pi / length)).sin(), requires_grad)
@@ -100,7 +111,7 @@ def exponential(
             f"pf.signal.windows.exponential: got tau {tau} and center {center}; expected tau above "
             "0, and no center of a symmetric window; pass sym=False"
         )
-    k, length = _places("exponential", M, sym, dtype, device)
+    k, length = _places("exponential", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     center = (length - 1) / 2 if center is None else center
@@ -113,7 +124,7 @@ def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requ
         raise _C.ValueError(
             f"pf.signal.windows.gaussian: got std {std}; expected above 0; correct it"
         )
-    k, length = _places("gaussian", M, sym, dtype, device)
+    k, length = _places("gaussian", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     return _done((-0.5 * ((k - (length - 1) / 2) / std) ** 2).exp(), requires_grad)
@@ -125,7 +136,7 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
         raise _C.ValueError(
             f"pf.signal.windows.kaiser: got beta {beta}; expected at least 0; correct it"
         )
-    k, length = _places("kaiser", M, sym, dtype, device)
+    k, length = _places("kaiser", M, sym, dtype, device, layout)
     if M <= 1:
         return _done(_functions["ones_like"](k), requires_grad)
     inside = (1 - (k * (2 / (length - 1)) - 1) ** 2).clamp(min=0)

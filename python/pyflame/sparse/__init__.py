@@ -40,12 +40,25 @@ def mm(mat1, mat2, reduce=None):
     """mat1 @ mat2, of matrices of which one or both are sparse; sparse if both are.
 
     Gradients flow to the values of the sparse one and to the dense one, to any order.
+
+    reduce: what is made of the products of a row of a sparse mat1, "sum", "mean", "amax" or "amin" over
+    those that are stored (all but the sum take memory for each of these times the columns of mat2); a row
+    without any gives 0.
     """
-    if reduce not in (None, "sum"):
-        raise _C.NotSupportedError(
-            f"pf.sparse.mm: got reduce={reduce!r}; expected 'sum' or None; use index_reduce()"
+    if reduce in (None, "sum"):
+        return _product("mm", mat1, mat2)
+    _matrices("mm", mat1, mat2)
+    if reduce not in ("mean", "amax", "amin"):
+        raise _C.ValueError(
+            f"pf.sparse.mm: got reduce={reduce!r}; expected 'sum', 'mean', 'amax' or 'amin'; pass one of "
+            "these"
         )
-    return _product("mm", mat1, mat2)
+    if not isinstance(mat1, SparseTensor) or isinstance(mat2, SparseTensor):
+        raise TypeError(
+            f"pf.sparse.mm: got reduce={reduce!r} of other tensors than a sparse and a dense one; expected "
+            "these; call to_sparse_csr() of mat1, to_dense() of mat2"
+        )
+    return products.reduced(mat1, mat2, reduce)
 
 
 def spmm(input, mat2):

@@ -200,3 +200,14 @@ def sampled(input, mat1, mat2, *, beta=1.0, alpha=1.0):
         )
     values = _scaled(_Dots.apply(mat1, mat2.t(), input._pattern()), alpha)
     return input._with(values if beta == 0 else values + _scaled(_C._sparse_parts(input)[2], beta))
+
+
+def reduced(a, dense, reduce):
+    """The mean, or largest or smallest, of the products of each row of `a` with rows of `dense`."""
+    matrix(a, "sparse.mm")
+    _fits("sparse.mm", a, dense)
+    a = coalesce(to_coo(a))
+    rows, columns = a.indices()
+    terms = a.values().unsqueeze(1) * dense[columns]
+    result = terms.new_zeros((a.shape[0], dense.shape[1]))
+    return result.index_reduce(0, rows, terms, reduce, include_self=False)

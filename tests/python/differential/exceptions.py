@@ -251,11 +251,6 @@ EXEMPT += [
         r"expected finite numbers, the lower first", "slopes are numbers", "rrelu", usual=False
     ),
     refuses(
-        r"needs a decomposition|need a decomposition|expected 'fro'",
-        "decompositions are not there yet",
-        *("linalg_norm", "linalg_matrix_norm", "norm"),
-    ),
-    refuses(
         r"at least one element|nothing has no",
         "nothing has no median and no extreme; PyTorch returns NaN",
         *("median", "nanmedian", "cdist", "linalg_matrix_norm"),

@@ -1,0 +1,72 @@
+"""Differences from PyTorch's samples that are meant: what stands in docs/pytorch_differences.md.
+
+`MEANT` are rules of the whole package, which meet many operations; an operation that differs by nothing else
+counts as good. `BAD` are differences of one operation. Each has a sentence of that page as its reason.
+"""
+
+import re
+
+MEANT = [  # kind, pattern of the difference, reason
+    (
+        "accepts",
+        r"argument '(input|other|values)' \(position \d\) must be Tensor, not int"
+        r"|got \(int, Tensor\), but expected one of",
+        "numbers as any operand",
+    ),
+    (
+        "grad",
+        r"^gradient of leaf \d+: tensor\(\[*0\..*, not None",
+        "Steps have a gradient of zeros wherever they have one at all",
+    ),
+    (
+        "accepts",
+        r"got devices cpu and meta",
+        "On the device `meta` an operation whose operands are elsewhere gives a result without values",
+    ),
+    (
+        "refuses",
+        r"out= over itself: ValueError: pf.copy_: .* reaches some elements more than once",
+        "and so are a part of an argument and a view that meets an element twice",
+    ),
+    (
+        "refuses",
+        r"out= another kind: DTypeError: pf.out: got out= of \w+ for a result of",
+        "`out=` of a narrower kind than the result is refused by every operation",
+    ),
+    (
+        "accepts",
+        r"out= wider: RuntimeError: Found dtype Complex\w+ but expected Complex",
+        "by transforms",
+    ),
+]
+
+_EXACT = (
+    "refuses",
+    r"out= wider: DTypeError: .*; expected that dtype",
+    "for some of their arguments PyTorch's `diff`, `inner` and `matrix_power` take a wider one, too",
+)
+BAD = {
+    "arange": [
+        (
+            "accepts",
+            "step must be nonzero",
+            "`arange` cuts fractions at the end where `out` is of integers",
+        )
+    ],
+    "diff": [_EXACT],
+    "inner": [_EXACT],
+    "linalg.matrix_power": [_EXACT],
+}
+
+# Gradients that another part of the work mends.
+OPEN = {"as_strided.partial_views", "as_strided_scatter", "linalg.norm.subgradients_at_zero"}
+
+
+def meant(kind, text):
+    return any(kind == k and re.search(p, text, re.S) for k, p, _ in MEANT)
+
+
+def known(name, kind, text):
+    return name in OPEN or any(
+        kind == k and re.search(p, text, re.S) for k, p, _ in BAD.get(name, ())
+    )
