@@ -361,7 +361,7 @@ def convolutions(calls):
                 continue
             if layout == "odd" and n > 2:
                 continue
-            pf.set_float32_matmul_precision(precision)
+            pf.backends.cudnn.allow_tf32 = precision == "high"
             f = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(size)]
             back = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[len(size)]
             ins = channels // how.get("groups", 1)
@@ -378,7 +378,7 @@ def convolutions(calls):
                 y = f(x, w, **how)
                 g = channels_last(empty(*y.shape, dtype=dtype))
                 calls("conv", lambda: pf.autograd.grad(y, w, g, retain_graph=True))
-    pf.set_float32_matmul_precision("highest")
+    pf.backends.cudnn.allow_tf32 = True
     for dtype in INTEGERS[:5]:
         x, w = empty(2, 20, 9, 9, dtype=dtype), empty(24, 20, 3, 3, dtype=dtype)
         calls("conv", lambda: F.conv2d(x, w))

@@ -45,5 +45,8 @@ class Autocast {
 enum class MatmulPrecision : uint8_t { Highest, High, Medium };
 MatmulPrecision float32_matmul_precision();  // of the process; Highest until set
 void set_float32_matmul_precision(MatmulPrecision);
+// The same of convolutions; High until set, as PyTorch has it (cudnn.allow_tf32).
+MatmulPrecision float32_conv_precision();
+void set_float32_conv_precision(MatmulPrecision);
 
 }  // namespace pyflame

@@ -3,7 +3,7 @@
 import collections
 import string
 
-from . import _C
+from . import _C, _precision
 from ._named_errors import name_errors as _name_errors
 
 
@@ -210,26 +210,22 @@ def set_default_tensor_type(t):
     _C.set_default_dtype(getattr(_C, DTYPES[name]))
 
 
-_PRECISIONS = ("highest", "high", "medium")
-
-
 def set_float32_matmul_precision(precision):
     """What products of float32 tensors may be computed in: "highest", "high" or "medium".
 
     highest (the default): float32. high: TF32 or sums of bfloat16 parts on GPUs that have them.
     medium: also bfloat16. Inputs and results stay float32. The CPU always computes in float32.
     """
-    if precision not in _PRECISIONS:
+    if not _precision.put_level(precision):
         raise _C.ValueError(
             f"pf.set_float32_matmul_precision: got {precision!r}; expected 'highest', 'high' or "
             "'medium'; pass one of them"
         )
-    _C._set_matmul_precision(_PRECISIONS.index(precision))
 
 
 def get_float32_matmul_precision():
     """What set_float32_matmul_precision() has set; "highest" until then."""
-    return _PRECISIONS[_C._matmul_precision()]
+    return _precision.level()
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

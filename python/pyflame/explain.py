@@ -25,7 +25,8 @@ class Report:
     results lie). ``kernels``: operations that run by themselves. ``copies``: made to bring floating
     tensors to where an operation ran, with ``op``, ``shape``, ``from``, ``to``, ``bytes``,
     ``count``, ``where``. ``slow``: slow ways that were taken, with ``op`` and ``what``. ``served``:
-    who computed what several can, with ``op`` and ``by`` ("cuDNN 91900", "our kernels for Hopper").
+    who computed what several can, with ``op`` and ``by`` ("cuDNN 91900", "our kernels for Hopper"),
+    and of float32 products and convolutions on GPUs in what ("cuDNN, in TF32").
     ``transfers``: copies between host and device that were asked for (``item()``, ``tolist()``,
     ``to()``, printing), by direction, those of ``copies`` included.
     """

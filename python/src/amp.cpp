@@ -51,6 +51,9 @@ void init_amp(nb::module_& m) {
   m.def("_matmul_precision", [] { return static_cast<int>(float32_matmul_precision()); });
   m.def("_set_matmul_precision",
         [](int p) { set_float32_matmul_precision(static_cast<MatmulPrecision>(p)); });
+  m.def("_conv_precision", [] { return static_cast<int>(float32_conv_precision()); });
+  m.def("_set_conv_precision",
+        [](int p) { set_float32_conv_precision(static_cast<MatmulPrecision>(p)); });
 }
 
 }  // namespace pyflame::python

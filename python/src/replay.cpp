@@ -69,6 +69,7 @@ std::string signature(const std::vector<Tensor>& tensors) {
   put(key, current.floating);
   put(key, engine::eager());
   put(key, float32_matmul_precision());
+  put(key, float32_conv_precision());
   put(key, deterministic());
   put(key, attention_library());
   return key;

@@ -11,6 +11,7 @@
 
 #include "gpu/cudnn_graph.h"
 #include "gpu/library_work.h"
+#include "gpu/product.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -19,11 +20,16 @@ struct Cudnn {
   using Work = Convolution;
   using Key = ConvolutionKey;
   using Hash = ConvolutionHash;
-  using Prepared = CudnnPlan;
+  struct Prepared : CudnnPlan {
+    bool rounds = false;  // float32, on tensor cores
+  };
 
   // The convolution is added to it.
   static void before(const KernelArgs& args, const Convolution& c) {
     if (c.bias) lay_bias(args, c);
+  }
+  static void tell(const KernelArgs& args, const Convolution& c, const Prepared& r) {
+    note_float32(args, c.dtype, r.rounds, {"cuDNN, in float32", "cuDNN, in TF32"});
   }
 
   Cudnn() { cudnn_must(cudnn().Create(&handle_), "Create"); }
@@ -79,7 +85,12 @@ struct Cudnn {
 
     find_plan(r, handle_, make_graph(r, handle_, {op.get()}),
               {kConvolutionWorkspace, c.proposal,
-               [&](const std::vector<int>& notes) { return good(notes, c); }});
+               [&](const std::vector<int>& notes) {
+                 r.rounds = std::ranges::any_of(notes, [](int note) {
+                   return note == kDnnNoteTensorCore || note == kDnnNoteDownConvert;
+                 });
+                 return good(notes, c);
+               }});
   }
 
  private:

@@ -98,7 +98,7 @@ bool few_convolution_fits(const Traits& traits, const FewConvolution& p) {
       q.channels < 1 || q.channels > 4 || q.n < 16 || q.n % 8 != 0 || q.taps[1] > 11 ||
       q.taps[2] > 11 || q.stride[2] > 4 || q.stride[1] > 4 || q.dilation[1] != 1 ||
       q.dilation[2] != 1 || q.m == 0 || q.k == 0 || !aligned(p.y.data, 16) ||
-      !aligned(q.bias, 16) || !gathered_product_fits(traits, p.dtype))
+      !aligned(q.bias, 16) || !gathered_product_fits(traits, p.dtype, false))
     return false;
   constexpr int64_t kMost = int64_t{1} << 30;
   // A warp keeps the sums of a line of taps in registers.

@@ -10,6 +10,7 @@
 
 #include "gpu/library.h"
 #include "gpu/library_work.h"
+#include "gpu/product.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -70,7 +71,9 @@ struct Miopen {
   using Work = Convolution;
   using Key = ConvolutionKey;
   using Hash = ConvolutionHash;
-  static void before(const KernelArgs&, const Convolution&) {}  // the bias comes behind
+  static void before(const KernelArgs& args, const Convolution& c) {  // the bias comes behind
+    note_float32(args, c.dtype, false, {"MIOpen, in float32", nullptr});
+  }
 
   struct Prepared {
     Tensor x, w, y, bias;

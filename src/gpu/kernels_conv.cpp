@@ -37,6 +37,7 @@ struct Problem {
   const pf_tensor &x, &weight, &y;
   const void* bias;
   int64_t groups;
+  bool tf32;  // float32 may be rounded to it
 };
 
 int64_t shape_of(const pf_tensor& t, int d) {
@@ -305,7 +306,7 @@ bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t)
   q.partial = a.workspace(static_cast<size_t>(q.shares * q.n * q.m) * sizeof(float));
   Product r{};
   r.m = q.n, r.n = q.m, r.k = q.share;
-  r.dtype = t, r.out = DType::Float32;
+  r.dtype = t, r.out = DType::Float32, r.tf32 = p.tf32;
   r.a = dy, r.b = q.gathered, r.c = q.partial;
   r.a_row = 1, r.a_col = q.n;
   r.ndim = 1;
@@ -349,7 +350,7 @@ bool by_rows(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
 
 // Channels side by side, as kernels/conv_gather.h takes them.
 bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
-  if (!gathered_product_fits(a.traits(), t)) return false;
+  if (!gathered_product_fits(a.traits(), t, p.tf32)) return false;
   pf_conv q = given;
   const auto chunk = 16 / static_cast<int64_t>(itemsize(t));
   if (q.groups != 1 || product(q.taps) > 64 || q.kept == 0 || !narrow(q)) return false;
@@ -383,7 +384,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   const void* weight = lines_of_weights(a, q, t);
   Product r{};
   r.k = q.k;
-  r.dtype = r.out = t;
+  r.dtype = r.out = t, r.tf32 = p.tf32;
   r.bias = q.bias, r.c = q.out;
   if (result.pixels) {
     r.m = q.m, r.n = q.n;
@@ -418,7 +419,7 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
   const bool input = p.kind == Kind::Input;
   const int64_t w_out = p.weight.strides[0], w_in = p.weight.strides[1];
   Product r{};
-  r.dtype = r.out = t;
+  r.dtype = r.out = t, r.tf32 = p.tf32;
   r.bias = p.bias;
   if (x.pixels && y.pixels) {
     if (p.kind == Kind::Weight) {
@@ -473,7 +474,7 @@ bool ours_is_quicker(const KernelArgs& a, const Problem& p, const pf_conv& q, DT
       static_cast<double>(q.m) * static_cast<double>(q.n) * static_cast<double>(q.k);
   const bool few = p.kind == Kind::Forward && products <= kFewProducts && q.groups == 1 &&
                    q.channels % 8 == 0 && product(q.taps) <= 64 && itemsize(t) == 2 &&
-                   gathered_product_fits(a.traits(), t);
+                   gathered_product_fits(a.traits(), t, p.tf32);
   // Beside two turns of images (docs/performance.md).
   const bool rows = q.kept >= 32 && q.n >= 32 && q.pixels[2] >= 16 && of_rows(a, p, q, t);
   return (last && (by_itself || few)) || rows || few_convolution_fits(a.traits(), of_few(p, q, t));
@@ -512,7 +513,7 @@ bool turns(const KernelArgs& a, const Problem& p, int64_t item) {
     return t.shape[1] >= 16 && t.shape[1] * item % 16 == 0 && product(size) * item % 16 == 0 &&
            aligned(t.data, 16) && Lies(t).images;
   };
-  return !a.traits().amd && item == 2 && fits(p.x) && fits(p.y);
+  return !a.traits().amd && (item == 2 || p.tf32) && fits(p.x) && fits(p.y);
 }
 // Into channels-last memory from images, or back.
 void turn_images(const KernelArgs& a, void* to, const void* from, const pf_tensor& images,
@@ -560,11 +561,10 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
   if (source() == ProductSource::Auto && proposal < 0 && ours_is_quicker(a, p, q, t)) return false;
   // Among cuDNN's engines for it are some that transform before they sum, and do not say so: sums
   // of whole numbers came out as 29.000008 (9.12, H200).
-  const bool tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
-  if (p.kind == Kind::Weight && t == DType::Float32 && !tf32) return false;
+  if (p.kind == Kind::Weight && t == DType::Float32 && !p.tf32) return false;
   constexpr auto number = numbers<Conv>;
   Convolution c{};
-  c.kind = p.kind, c.dtype = t, c.tf32 = tf32;
+  c.kind = p.kind, c.dtype = t, c.tf32 = p.tf32;
   c.space = std::max(p.x.ndim - 2, 2);
   c.bias = p.bias, c.groups = p.groups, c.proposal = std::max(proposal, 0);
   for (int d = 0; d < c.space; ++d) {
@@ -610,6 +610,7 @@ void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType 
     by_channel(a, p, q, t);
   else
     tiles(a, p, q, t);
+  note_ours(a, t, false);
 }
 
 // ---- as somebody measured -----------------------------------------------------------------------
@@ -637,7 +638,7 @@ std::string description(const Problem& p, const pf_conv& q, DType t) {
   for (const pf_i64 v : q.dilation) s << " " << v;
   if (q.groups > 1) s << " groups " << q.groups;
   if (p.bias) s << " bias";
-  if (t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest) s << " tf32";
+  if (p.tf32) s << " tf32";
   return s.str();
 }
 // False when nobody measured, or measures now.
@@ -673,25 +674,29 @@ void run(const KernelArgs& a, const Problem& p, DType t) {
   by_ours(a, p, q, t);
 }
 
+bool tf32(DType t) {
+  return t == DType::Float32 && float32_conv_precision() != MatmulPrecision::Highest;
+}
 void conv(const KernelArgs& a) {
   constexpr auto at = tensors<Conv>;
   run(a,
       {Kind::Forward, a.tensor(at.x), a.tensor(at.weight), a.tensor(at.y),
-       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups)},
+       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups),
+       tf32(a.dtype(at.y))},
       a.dtype(at.y));
 }
 void conv_input(const KernelArgs& a) {
   constexpr auto at = tensors<ConvInput>;
   run(a,
       {Kind::Input, a.tensor(at.dx), a.tensor(at.weight), a.tensor(at.dy), nullptr,
-       a.i(numbers<ConvInput>.groups)},
+       a.i(numbers<ConvInput>.groups), tf32(a.dtype(at.dx))},
       a.dtype(at.dx));
 }
 void conv_weight(const KernelArgs& a) {
   constexpr auto at = tensors<ConvWeight>;
   run(a,
       {Kind::Weight, a.tensor(at.x), a.tensor(at.dweight), a.tensor(at.dy), nullptr,
-       a.i(numbers<ConvWeight>.groups)},
+       a.i(numbers<ConvWeight>.groups), tf32(a.dtype(at.dweight))},
       a.dtype(at.dweight));
 }
 

@@ -27,6 +27,15 @@ void note_own(const char* op, const std::string& what, const char* variable) {
     throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
 }
 
+void note_float32(const KernelArgs& args, DType t, bool rounded, const Float32By& by) {
+  if (t == DType::Float32) engine::note_served(args.op, rounded ? by.rounded : by.exact);
+}
+void note_ours(const KernelArgs& args, DType t, bool rounded) {
+  note_float32(args, t, rounded,
+               {"our kernels, in float32",
+                args.traits().amd ? "our kernels, in xf32" : "our kernels, in TF32"});
+}
+
 ProductSource product_source() {
   static const ProductSource s = source_asked("PYFLAME_GPU_GEMM");
   return s;
@@ -60,8 +69,7 @@ std::string description(const Product& p) {
   if (p.out != p.dtype) s << "to " << name(p.out) << " ";
   s << p.m << "x" << p.k << "x" << p.n;
   if (p.bias) s << " bias";
-  if (p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest)
-    s << " tf32";
+  if (p.tf32) s << " tf32";
   s << " a " << p.a_row << "," << p.a_col << " b " << p.b_row << "," << p.b_col;
   for (int d = 0; d < p.ndim; ++d)
     s << " batch " << p.batch[d].size << ":" << p.batch[d].a << "," << p.batch[d].b;
@@ -104,10 +112,14 @@ void multiply(const KernelArgs& args, Product p) {
   if (from == ProductSource::Auto && small(p)) {
     const int tile = small_product_tile(args.traits(), p);
     // Few tiles: lanes share k, where both operands lie along it.
-    if (!(tile == kSharedTile && rows_product(args, p, true))) own_product(args, p, tile);
+    if (tile == kSharedTile && rows_product(args, p, true))
+      note_ours(args, p.dtype, false);
+    else
+      own_product(args, p, tile);
     return;
   }
-  if (from != ProductSource::Library && rows_product(args, p)) return;
+  if (from != ProductSource::Library && rows_product(args, p))
+    return note_ours(args, p.dtype, false);
   if (from != ProductSource::Library && product_and_after(args, p)) return;
   if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
@@ -125,6 +137,7 @@ bool describe(const pf_tensor& out, const pf_tensor& a, const pf_tensor& b, bool
               bool trans_b, Product& p) {
   p.dtype = static_cast<DType>(a.dtype);
   p.out = static_cast<DType>(out.dtype);
+  p.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
   p.m = out.shape[out.ndim - 2];
   p.n = out.shape[out.ndim - 1];
   p.k = a.shape[a.ndim - (trans_a ? 2 : 1)];

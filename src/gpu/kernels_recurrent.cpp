@@ -167,6 +167,7 @@ PF_KERNEL(recurrent_end, 128)(const void* carried, const void* sum, void* to, pf
 #include "gpu/host.h"
 #include "gpu/kernel.h"
 #include "gpu/product.h"
+#include "pyflame/amp.h"
 #include "table/kernels/recurrent.h"
 
 namespace pyflame::gpu {
@@ -232,6 +233,7 @@ struct Layer {
     p.n = n;
     p.k = k;
     p.dtype = p.out = type;
+    p.tf32 = type == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     p.a = from;
     p.b = a.data(weight);
     p.bias = bias;

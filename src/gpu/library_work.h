@@ -17,7 +17,8 @@ namespace pyflame::gpu {
 
 // Work of one stream. Of the library: `Engine` has a handle (made with the device active), its Work
 // is what is to be done and Key what of it Prepared depends on; prepare() and execute() throw
-// Refused. before() launches what has to run first.
+// Refused. before() launches what has to run first; tell(), where there is one, notes for
+// pf.explain who does it.
 template <class Engine>
 class LibraryWork {
  public:
@@ -29,6 +30,7 @@ class LibraryWork {
     if (!r.usable) return why = r.why, false;
     void* workspace = r.what.workspace ? args.workspace(r.what.workspace) : nullptr;
     Engine::before(args, w);
+    if constexpr (requires { Engine::tell(args, w, r.what); }) Engine::tell(args, w, r.what);
     Stream& on = args.device.stream(args.stream);  // stream_, or one that records for it
     if (on.queue.settled()) {
       args.device.activate();

@@ -23,6 +23,7 @@ struct Product {
   void* c;
   int64_t a_row, a_col, b_row, b_col;
   bool steady = false;  // b: KernelArgs::steady()
+  bool tf32 = false;    // float32 may be rounded to it
   int32_t ndim = 0;
   struct Batch {
     int64_t size, a, b;
@@ -83,6 +84,12 @@ ProductSource source_asked(const char* variable);
 // Notes that ours run for want of a library, which the variable could have asked for. Failure in
 // strict mode.
 void note_own(const char* op, const std::string& what, const char* variable);
+// Notes for pf.explain who multiplies float32, and in what.
+struct Float32By {
+  const char *exact, *rounded;
+};
+void note_float32(const KernelArgs&, DType, bool rounded, const Float32By&);
+void note_ours(const KernelArgs&, DType, bool rounded);
 
 ProductSource product_source();  // PYFLAME_GPU_GEMM
 // By the one that fits: as was measured, asked for, or is known.
@@ -142,7 +149,7 @@ bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 // The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
 // `operand`: PF_GATHERED, `inverse`:
 // PF_INVERSE). False where those cannot do it, as the first says for all products of a dtype.
-bool gathered_product_fits(const Traits&, DType);
+bool gathered_product_fits(const Traits&, DType, bool tf32);
 bool gathered_product(const KernelArgs&, const Product&, const pf_conv&, int operand, int inverse);
 
 // For a small product: one of two kernels, so that another batch size compiles nothing.

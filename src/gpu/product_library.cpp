@@ -64,6 +64,7 @@ struct Ready {
   BlasLayout a = nullptr, b = nullptr, c = nullptr;
   BlasAlgo algo;
   size_t workspace = 0;
+  bool tf32 = false;
 };
 
 int type_of(DType t) {
@@ -127,7 +128,7 @@ class Products {
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.out = static_cast<int32_t>(p.out), key.other = static_cast<int32_t>(p.scaling.b);
     key.scaled = !p.scaling.of_a ? 0 : p.scaling.by_row ? 2 : 1, key.fast = p.scaling.fast_sums;
-    key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
+    key.tf32 = p.tf32;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
     // With outer batches the addresses move: assume only what all of them have.
     const auto worst = [&](const void* at, auto step) {
@@ -146,6 +147,9 @@ class Products {
 
     const Ready& r = find(key, p, a, b);
     if (!r.desc) return false;
+    static constexpr Float32By kBy{PF_RT("hipBLASLt, in float32", "cuBLASLt, in float32"),
+                                   PF_RT("hipBLASLt, in xf32", "cuBLASLt, in TF32")};
+    note_float32(args, p.dtype, r.tf32, kBy);
 
     void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
     Stream& s = args.device.stream(args.stream);
@@ -168,7 +172,9 @@ class Products {
     std::lock_guard lock(mutex_);
     auto [it, fresh] = ready_.try_emplace(key);
     Ready& r = it->second;
-    if (fresh && !(key.tf32 && prepare(r, key, p, a, b, kComputeTF32)))
+    if (!fresh) return r;
+    r.tf32 = key.tf32 && prepare(r, key, p, a, b, kComputeTF32);
+    if (!r.tf32)
       prepare(r, key, p, a, b,
               p.dtype == DType::Float64 ? kCompute64F
               : p.dtype == DType::Int8  ? kCompute32I

@@ -1,11 +1,10 @@
 // Our own matrix products: matrix units for 16-bit floats, int8 and, where they have them, float32
-// or what set_float32_matmul_precision() lets take its place; ordinary arithmetic for the rest. The
+// or the tf32 that may take its place; ordinary arithmetic for the rest. The
 // tile is chosen from the product's sizes alone.
 #include <algorithm>
 
 #include "gpu/product_own.h"
 #include "kernels/conv_product_args.h"
-#include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -89,14 +88,13 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
 }
 
 // Whether matrix units multiply a dtype, and whether they round it first.
-bool units_take(const Traits& t, DType dtype, bool* tf32) {
+bool units_take(const Traits& t, DType dtype, bool allowed, bool* tf32) {
   const int unit = matrix_unit(t);
   if (!unit) return false;
   if (dtype != DType::Float32)
     return dtype == DType::BFloat16 || dtype == DType::Float16 || dtype == DType::Int8;
   // NVIDIA's units take float32 only rounded, AMD's CDNA as it is; RDNA's not at all.
-  *tf32 = float32_matmul_precision() != MatmulPrecision::Highest &&
-          (!t.amd || t.architecture == "gfx942");
+  *tf32 = allowed && (!t.amd || t.architecture == "gfx942");
   return t.amd ? unit == 1 : *tf32;
 }
 
@@ -216,11 +214,11 @@ bool by_windows(const KernelArgs& args, const Product& p, const pf_conv& conv, i
   return true;
 }
 
-bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered = nullptr) {
+bool on_units(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered,
+              bool& tf32) {
   const Traits& t = args.traits();
   const int item = static_cast<int>(itemsize(p.dtype));
-  bool tf32 = false;
-  if (!units_take(t, p.dtype, &tf32) || p.k == 0) return false;
+  if (!units_take(t, p.dtype, p.tf32, &tf32) || p.k == 0) return false;
   // Few tiles leave most units idle: smaller ones, of ordinary arithmetic, find more.
   if (t.amd && p.dtype == DType::Float32 && tile < 0 && blocks(p, 64, 64) < t.compute_units / 8)
     return false;
@@ -280,6 +278,12 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
               arguments(p, s.m, s.n));
   return true;
 }
+bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered = nullptr) {
+  bool tf32 = false;
+  if (!on_units(args, p, tile, gathered, tf32)) return false;
+  note_ours(args, p.dtype, tf32);
+  return true;
+}
 
 }  // namespace
 
@@ -315,17 +319,18 @@ int small_product_tile(const Traits& t, const Product& p) {
   return blocks(p, 32, 32) < t.compute_units && p.k > 16 ? kSharedTile : kSmallTile;
 }
 
-bool gathered_product_fits(const Traits& t, DType dtype) {
-  bool tf32 = false;
-  return units_take(t, dtype, &tf32);
+bool gathered_product_fits(const Traits& t, DType dtype, bool tf32) {
+  return units_take(t, dtype, tf32, &tf32);
 }
 bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
                       int inverse) {
   if (operand == 1) {
     bool tf32 = false;
-    if (p.n > 64 && units_take(args.traits(), p.dtype, &tf32) &&
-        windows_by_maps(args, p, conv, inverse, tf32))
+    if (p.n > 64 && units_take(args.traits(), p.dtype, p.tf32, &tf32) &&
+        windows_by_maps(args, p, conv, inverse, tf32)) {
+      note_ours(args, p.dtype, tf32);
       return true;
+    }
     if (by_windows(args, p, conv, inverse)) return true;
   }
   const Gathered gathered{conv, operand, inverse};
@@ -380,6 +385,7 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
   args.launch(args.join("matmul.h", options, "pf_matmul", {-1, p.batches() * p.m, p.n, 1}),
               Grid(blocks(p, s.m, s.n)), s.m / s.reg_m * (s.n / s.reg_n) * parts, 0,
               arguments(p, s.m, s.n), pf_i32{p.steady});
+  note_ours(args, p.dtype, false);
   return true;
 }
 

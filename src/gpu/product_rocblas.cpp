@@ -129,6 +129,7 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
       throw Failure(PF_LAUNCH,
                     "rocblas_gemm_strided_batched_ex gave status " + std::to_string(status));
   }
+  note_float32(args, p.dtype, false, {"rocBLAS, in float32", nullptr});
   return true;
 }
 

@@ -225,14 +225,25 @@ Autocast::~Autocast() {
 }
 
 namespace {
-std::atomic<MatmulPrecision> g_precision{MatmulPrecision::Highest};
+std::atomic<MatmulPrecision> g_precision{MatmulPrecision::Highest},
+    g_conv_precision{MatmulPrecision::High};
+void set(std::atomic<MatmulPrecision>& of, MatmulPrecision p) {
+  // What was asked for before keeps its precision.
+  if (p != of.load(std::memory_order_relaxed)) flush();
+  of.store(p, std::memory_order_relaxed);
 }
+}  // namespace
 MatmulPrecision float32_matmul_precision() {
   return g_precision.load(std::memory_order_relaxed);
 }
 void set_float32_matmul_precision(MatmulPrecision p) {
-  if (p != float32_matmul_precision()) flush();  // what was asked for before keeps its precision
-  g_precision.store(p, std::memory_order_relaxed);
+  set(g_precision, p);
+}
+MatmulPrecision float32_conv_precision() {
+  return g_conv_precision.load(std::memory_order_relaxed);
+}
+void set_float32_conv_precision(MatmulPrecision p) {
+  set(g_conv_precision, p);
 }
 
 }  // namespace pyflame

@@ -46,6 +46,7 @@ def pytest_configure(config):
     for line in MARKERS.strip().splitlines():
         config.addinivalue_line("markers", line)
     if DEVICE != "cpu":
+        pf.backends.cudnn.allow_tf32 = False  # convolutions are compared with float32's
         shared = pf.Tensor.numpy
         pf.Tensor.numpy = lambda self, *, force=False: shared(self.cpu(), force=force)
 

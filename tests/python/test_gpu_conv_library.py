@@ -65,7 +65,7 @@ def test_results(run, library):  # noqa: F811
         + """
 dtypes = [pf.float32, pf.float16, pf.bfloat16] + [pf.float64] * CUDNN
 for dtype, precision in [(d, "highest") for d in dtypes] + [(pf.float32, "high")]:
-    pf.set_float32_matmul_precision(precision)
+    pf.backends.cudnn.allow_tf32 = precision == "high"
     least = 3 if dtype is pf.float32 and precision == "highest" else 5
     for last in (False, True):
         for shape, taps, how in (
@@ -184,7 +184,7 @@ def attempt(kind, width, nth):
     want = go("cpu").numpy()
     with pf.debug.eager():
         # Else the gradient of float32 weights is ours; TF32 holds these numbers.
-        pf.set_float32_matmul_precision("high" if kind == 2 else "highest")
+        pf.backends.cudnn.allow_tf32 = kind == 2
         if kind == 2:  # the forward one is prepared before
             F.conv2d(*(pf.tensor(v).float().to("gpu") for v in (x, w)))
             pf.synchronize()
@@ -263,16 +263,48 @@ assert "no device memory for 4096 bytes" in why, why
 
 
 def test_precision(run):  # noqa: F811
-    """Precision "high" lets cuDNN round float32 to TF32, which its stand-in does."""
+    """allow_tf32, which is on until somebody switches it off, lets cuDNN round float32 to TF32, which
+    its stand-in does. A convolution of single pixels, which is a product of matrices, follows it, too,
+    products do not; captured steps follow what is set."""
     run(
         start("cudnn")
         + """
-x, w = (pf.tensor(rng.standard_normal(s)).float() for s in ((2, 8, 6, 6), (4, 8, 3, 3)))
-want = F.conv2d(x.double(), w.double()).numpy()
-worst = lambda: np.abs(F.conv2d(x.to("gpu"), w.to("gpu")).cpu().numpy() - want).max()
-assert worst() < 1e-5
-pf.set_float32_matmul_precision("high")
-assert 1e-4 < worst() < 2e-2
+cudnn, matmul = pf.backends.cudnn, pf.backends.cuda.matmul
+def errors(x, w, b):
+    '''Of the result and its gradients; and what pf.explain says of them.'''
+    dy = pf.tensor(rng.standard_normal(F.conv2d(x, w, padding=1).shape)).float()
+    both = []
+    for to in (lambda t: t.double(), lambda t: t.to("gpu")):
+        a, c, d = (to(t).requires_grad_() for t in (x, w, b))
+        with pf.explain() as report:
+            y = F.relu(F.conv2d(a, c, d, padding=1))
+            y.backward(to(dy))
+            both.append([t.detach().cpu().double().numpy() for t in (y, a.grad, c.grad)])
+    return [np.abs(g - v).max() for v, g in zip(*both)], {s["by"] for s in report.served}
+for taps in (1, 3):
+    x, w, b = (pf.tensor(rng.standard_normal(s)).float()
+               for s in ((2, 8, 6, 6), (4, 8, taps, taps), (4,)))
+    worst, said = errors(x, w, b)
+    assert max(worst) < 1e-4 and not any("TF32" in s for s in said), (worst, said)
+    matmul.allow_tf32 = True
+    assert max(errors(x, w, b)[0]) < 1e-4, "products are not convolutions"
+    matmul.allow_tf32 = False
+    cudnn.allow_tf32 = True
+    worst, said = errors(x, w, b)
+    assert 1e-4 < max(worst) < 5e-2, worst
+    assert any("TF32" in s for s in said), said
+    cudnn.allow_tf32 = False
+assert 1e-4 < min(worst) and any("cuDNN" in s for s in said), (worst, said)
+
+x, w = x.to("gpu"), w.to("gpu")
+step = pf.compile(lambda a: F.conv2d(a, w).relu().sum((2, 3)), mode="reduce-overhead")
+exact = [step(x).cpu().numpy() for _ in range(6)]
+cudnn.conv.fp32_precision = "tf32"
+rounded = [step(x).cpu().numpy() for _ in range(6)]
+cudnn.conv.fp32_precision = "ieee"
+again = [step(x).cpu().numpy() for _ in range(6)]
+assert all((v == exact[0]).all() for v in exact + again)
+assert all((v == rounded[0]).all() for v in rounded) and (rounded[0] != exact[0]).any()
 """,
         **environment("cudnn"),
     )

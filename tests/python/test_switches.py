@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import random
 import subprocess
 import sys
@@ -89,6 +90,88 @@ def test_precision_is_one_switch(t):
         assert matmul.allow_tf32
     finally:
         t.set_float32_matmul_precision(before)
+
+
+# Says things of precision at random, and prints what the names then are.
+SAY = """
+import importlib, random, sys
+t = importlib.import_module(sys.argv[1])
+b, dice = t.backends, random.Random(int(sys.argv[2]))
+places = {n: eval(n, {"b": b}) for n in (
+    "b", "b.cuda.matmul", "b.cudnn", "b.cudnn.conv", "b.cudnn.rnn",
+    "b.mkldnn.matmul", "b.mkldnn.conv", "b.mkldnn.rnn")}
+def state():
+    def of(what, name):
+        try:
+            return getattr(what, name)
+        except RuntimeError:
+            return "raises"
+    try:
+        level = t.get_float32_matmul_precision()
+    except RuntimeError:
+        level = "raises"
+    return [level, of(b.cudnn, "allow_tf32"), of(b.cuda.matmul, "allow_tf32")] + [
+        of(p, "fp32_precision") for p in places.values()]
+print("first", state())
+for _ in range(60):
+    kind = dice.randrange(8)
+    if kind == 0:
+        said = "allow", dice.choice(("cudnn", "cuda.matmul")), dice.random() < 0.5
+        setattr(b.cudnn if said[1] == "cudnn" else b.cuda.matmul, "allow_tf32", said[2])
+    elif kind == 1:
+        said = "level", dice.choice(("highest", "high", "medium"))
+        t.set_float32_matmul_precision(said[1])
+    else:
+        said = dice.choice(sorted(places)), dice.choice(("none", "ieee", "tf32", "bf16"))
+        try:
+            places[said[0]].fp32_precision = said[1]
+        except (RuntimeError, ValueError):
+            said += ("raises",)
+    print(said, state())
+"""
+
+
+@pytest.mark.skipif("torch" not in BOTH, reason="no PyTorch")
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PYFLAME_TEST_PRECISIONS", "2"))))
+def test_names_of_precision_at_random(seed):
+    """Whatever is said in whatever order, each name then is what it is in PyTorch."""
+    ours, theirs = (
+        subprocess.run(
+            [sys.executable, "-c", SAY, name, str(seed)],
+            env=os.environ | {"PYTHONPATH": str(standin.PACKAGE)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for name in ("pyflame", "torch")
+    )
+    assert len(ours) == len(theirs) == 61
+    for mine, other in zip(ours, theirs, strict=True):
+        (said, a), (what, b) = (line.rsplit(" [", 1) for line in (mine, other))
+        a, b = a.split(", "), b.split(", ")
+        assert said == what and len(a) == len(b) == 11
+        # Where PyTorch raises older names are at odds with newer ones, which are compared.
+        first = 3 if "'raises'" in b else 0
+        assert a[first:] == b[first:], (mine, other)
+
+
+def test_words_of_precision():
+    """What is no word is refused, and everything stays as it was."""
+    conv, matmul = pf.backends.cudnn.conv, pf.backends.cuda.matmul
+    before = conv.fp32_precision
+    with pytest.raises(ValueError, match="cudnn.conv.fp32_precision"):
+        conv.fp32_precision = "bf16"
+    with pytest.raises(TypeError, match="str"):
+        matmul.fp32_precision = 3
+    with pytest.raises(TypeError, match="bool"):
+        pf.backends.cudnn.allow_tf32 = 1
+    with pytest.raises(AttributeError):
+        conv.precision = "tf32"
+    assert conv.fp32_precision == before
+    with pf.backends.cudnn.flags(allow_tf32=False):
+        assert pf.backends.cudnn.allow_tf32 is False and conv.fp32_precision == "none"
+    with pf.backends.flags(fp32_precision="ieee"):
+        assert pf.backends.fp32_precision == "ieee"
 
 
 def test_backends_there_are():

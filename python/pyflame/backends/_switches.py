@@ -4,8 +4,6 @@ import contextlib
 import sys
 import types
 
-from .. import _C
-
 
 class Switch:
     """One attribute: its value, of one of the `kinds`, or functions that read and write it."""
@@ -76,19 +74,3 @@ def flags_of(name, **defaults):
         f"Within it {', '.join(defaults)} have the given values; afterwards the old ones."
     )
     return flags
-
-
-def precision(allowed, text):
-    """get and set of a switch that is the precision of float32 products under another name."""
-
-    def get():
-        return allowed[_C._matmul_precision() > 0]
-
-    def set(value):
-        if value not in allowed and value != "none":
-            raise _C.ValueError(f"{text}: got {value!r}; expected one of {list(allowed)}")
-        # "high" takes in TF32; what was "medium" stays so while TF32 is wanted.
-        if (value == allowed[1]) != (_C._matmul_precision() > 0):
-            _C._set_matmul_precision(1 if value == allowed[1] else 0)
-
-    return {"get": get, "set": set}

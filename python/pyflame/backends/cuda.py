@@ -1,7 +1,7 @@
 """torch.backends.cuda: products and attention on GPUs.
 
 `matmul.allow_tf32` is `set_float32_matmul_precision("high")`, and False "highest";
-`matmul.fp32_precision` is the same in words ("tf32", "ieee"). Sums of products are in float32 always:
+`matmul.fp32_precision` is the same in words ("tf32"; "ieee" is float32). Sums of products are in float32 always:
 `matmul.allow_fp16_reduced_precision_reduction`, `allow_bf16_reduced_precision_reduction` and
 `allow_fp16_accumulation` are False, and assigning True does nothing. Attention is ours or cuDNN's:
 `enable_cudnn_sdp(False)` leaves it to ours, and where cuDNN's alone is on it is asked for all that it

@@ -1,9 +1,11 @@
 """torch.backends.mkldnn: oneDNN, which PyFlame opens for products where it finds it.
 
-`enabled`, `deterministic` and `allow_tf32` keep what is assigned and do nothing: products of the CPU
-are deterministic and in float32; PYFLAME_GEMM says before the start who computes them.
+`enabled`, `deterministic`, `allow_tf32` and every `fp32_precision` keep what is assigned and do
+nothing: the CPU computes deterministically and in float32; PYFLAME_GEMM says before the start who
+computes products.
 """
 
+from .. import _precision
 from ._switches import Switch, flags_of, install
 
 
@@ -12,5 +14,16 @@ def is_available():
     return False
 
 
-flags = flags_of(__name__, enabled=False, deterministic=False, allow_tf32=True)
-install(__name__, enabled=Switch(True), deterministic=Switch(False), allow_tf32=Switch(True))
+flags = flags_of(
+    __name__, enabled=False, deterministic=False, allow_tf32=True, fp32_precision="none"
+)
+matmul = _precision.Precision("mkldnn", "matmul", "mkldnn.matmul")
+conv = _precision.Precision("mkldnn", "conv", "mkldnn.conv")
+rnn = _precision.Precision("mkldnn", "rnn", "mkldnn.rnn")
+install(
+    __name__,
+    enabled=Switch(True),
+    deterministic=Switch(False),
+    allow_tf32=Switch(True),
+    fp32_precision=Switch("none", **_precision.switch("mkldnn", "all", "mkldnn.")),
+)
