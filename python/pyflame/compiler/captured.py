@@ -340,6 +340,7 @@ class Step:
         if capture.leaves():
             if not gone:
                 capture.break_off("gradients of a result of a step that makes some itself")
+            capture.spend(wanted)
             return None
         theirs = {_C._storage_number(t) for t in (*given, *variant.outside.values())}
         numbers = [_C._storage_number(o) for o in outputs]
