@@ -321,6 +321,30 @@ def test_the_loss_of_a_step_that_makes_its_gradients_itself():
     assert calls(both(make))[0] == 4
 
 
+def test_a_step_by_hand_behind_gradients_that_are_made_within():
+    """It is recorded, and not run, when the first replay lays out the memory that it reads."""
+
+    def make(wrap):
+        w, a = nn.Parameter(pf.randn(3, 3)), pf.randn(3, 3)
+
+        def gradients(a):
+            w.grad = None
+            (a @ w).sin().sum().backward()
+            return w.grad * 0.1
+
+        call = wrap(gradients)
+
+        def run():
+            if w.grad is not None:
+                with pf.no_grad():
+                    w.sub_(w.grad.clamp(-1, 1) * 0.01)
+            return [call(a), w.grad]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
 # ---- the comparison -----------------------------------------------------------------------------
 
 
