@@ -107,6 +107,12 @@ void init_capture(nb::module_& m) {
       .def("written_inputs", &Capture::written_inputs)
       .def("unchanged",
            [](const Capture& c, nb::handle inputs) { return c.unchanged(tensors_in(inputs)); })
+      .def("spend",
+           [](Capture& c, nb::handle which) {
+             std::vector<bool> of;
+             for (nb::handle w : which) of.push_back(w.is(nb::handle(Py_True)));
+             c.spend(of);
+           })
       .def("end", &Capture::end)
       .def("abandon", &Capture::abandon)
       .def("break_off", &Capture::break_off)

@@ -92,8 +92,13 @@ class RunWatch {
  private:
   void tell() {
     WithGil gil;
-    const nb::object run = run_();
-    if (!run.is_none()) run.attr("about_to_change")();
+    try {
+      const nb::object run = run_();
+      if (!run.is_none()) run.attr("about_to_change")();
+    } catch (nb::python_error& e) {
+      e.restore();
+      throw_python_error();
+    }
   }
   nb::object run_;
   engine::Watch watch_;

@@ -8,6 +8,7 @@
 #include "core/backends.h"
 #include "core/blocks.h"
 #include "core/kept.h"
+#include "engine/autograd.h"
 #include "engine/capture_ends.h"
 #include "engine/counters.h"
 #include "engine/gil.h"
@@ -491,13 +492,31 @@ std::string Capture::graphs() const {
   return r;
 }
 
+void Capture::spend(const std::vector<bool>& which) {
+  std::vector<Seen>& results = stages_.back().results;
+  for (size_t i = 0; i < results.size(); ++i) results[i].spent = which.at(i);
+}
+
+Tensor Capture::look(Storage* s, const Seen& out) {
+  struct Spent final : autograd::Node {
+    Spent() : Node("captured_step") { released = true; }
+    autograd::Grads apply(const autograd::Grads&) override {
+      PF_FAIL(AutogradError, "backward",
+              "the graph of a captured step's result was already used and freed within the step; "
+              "call backward(retain_graph=True) there");
+    }
+  };
+  Tensor t = look_at(s, out.dtype, out.floating, out.shape, out.strides, out.offset);
+  if (out.spent) autograd::attach(Ref<autograd::Node>::adopt(new Spent), {&t, 1}, {});
+  return t;
+}
+
 std::vector<Tensor> Capture::results(int stage) {
   std::vector<Tensor> r;
   for (const Seen& out : stages_.at(static_cast<size_t>(stage)).results) {
     const Slot& slot = slots_[static_cast<size_t>(out.slot)];
     if (slot.kind == Kind::Output) slot.storage->device.floating = out.floating;
-    r.push_back(
-        look_at(slot.storage.get(), out.dtype, out.floating, out.shape, out.strides, out.offset));
+    r.push_back(look(slot.storage.get(), out));
   }
   forget_behind(stage);
   return r;
@@ -534,7 +553,7 @@ std::vector<Tensor> Capture::copied_results(int stage) {
       call<kernels::Copy>({copies[i], bytes_of(s.holder, s.nbytes)}, {.takes = Takes::All});
     }
     Storage* from = copies[i].defined() ? copies[i]->storage.get() : s.storage.get();
-    r.push_back(look_at(from, out.dtype, out.floating, out.shape, out.strides, out.offset));
+    r.push_back(look(from, out));
   }
   flush(Flush::Explicit);
   if (ended_) forget_behind(stage);

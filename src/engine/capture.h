@@ -54,6 +54,8 @@ class Capture {
   void pause();   // a part ends
   void resume();  // the next one begins
   void close_stage(std::span<const Tensor> outputs);
+  // Of the results of the last stage these have a history that a pass within has used up.
+  void spend(const std::vector<bool>& which);
   // Goes on where abandon() left off between two stages, perhaps on another thread. False: another
   // one is being made just then.
   bool reopen();
@@ -258,6 +260,7 @@ class Capture {
     Dims shape, strides;
     int64_t offset;
     bool floating;
+    bool spent = false;
   };
   struct Stage {
     std::vector<Seen> inputs, results;
@@ -308,6 +311,7 @@ class Capture {
   Tensor fresh_memory(const Slot&) const;
   void make_memory(Slot&);
   void forget_behind(int stage);  // what no later stage reads
+  static Tensor look(Storage*, const Seen&);
   void patch(Slot&);
   void launch(CapturedLaunch&, StreamState*);
   bool launch_as_graph(Part&, StreamState*);

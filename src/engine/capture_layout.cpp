@@ -41,6 +41,8 @@ void Capture::poison(Storage& s) {
 void Capture::plan() {
   if (!outcome_.planned) {
     if (!pool_) return;  // a trial
+    // What is recorded may read gradients where they lie now.
+    flush(Flush::Explicit);
     hold_what_lives();
     drop_dead();
     lay_out();

@@ -150,6 +150,16 @@ def _slope_of_weight(s, a, b):
     return g * 0.2 + b
 
 
+def _pass_within(s, a, b):
+    w = s.w[2]
+    if not w.requires_grad:
+        return b
+    with pf.enable_grad():
+        w.grad = None
+        (a.detach() @ w).sin().sum().backward()
+    return w.grad * 0.1 + b
+
+
 WITHIN = {
     "add": lambda s, a, b: a + b,
     "mul": lambda s, a, b: a * b * 0.5,
@@ -194,13 +204,14 @@ WITHIN = {
     "kept": _kept,
     "appends": _appends,
     "raises": _raises,
+    "pass": _pass_within,
     "slope": _slope,
     "slope of a weight": _slope_of_weight,
 }
 # These make a program run as always, or are seldom: others are drawn more often.
 SELDOM = {
     "argument", "hooked", "scaled by a hook", "kept", "appends", "function hears", "slope",
-    "slope of a weight", "autocast", "checkpoint",
+    "slope of a weight", "autocast", "checkpoint", "pass",
 }  # fmt: skip
 RESULTS = {
     "last": lambda s, args, v: v[-1],

@@ -293,6 +293,58 @@ def test_a_result_that_is_written_before_its_gradient_is_an_error_at_each_call()
     both(make)
 
 
+def test_the_loss_of_a_step_that_makes_its_gradients_itself():
+    """It has a history, which the step has used up."""
+
+    def make(wrap):
+        m = nn.Linear(3, 1)
+        o = pf.optim.SGD(m.parameters(), lr=0.1)
+
+        def step(x):
+            o.zero_grad()
+            loss = m(x).square().mean()
+            loss.backward()
+            o.step()
+            return loss, m.weight.grad.sum()
+
+        call = wrap(step)
+
+        def run():
+            loss, total = call(pf.randn(4, 3))
+            with pytest.raises(pf.AutogradError, match="used and freed"):
+                loss.backward()
+            history = [(t.requires_grad, t.is_leaf, t.grad_fn is None) for t in (loss, total)]
+            return [loss, total, m.weight, *history]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
+def test_a_step_by_hand_behind_gradients_that_are_made_within():
+    """It is recorded, and not run, when the first replay lays out the memory that it reads."""
+
+    def make(wrap):
+        w, a = nn.Parameter(pf.randn(3, 3)), pf.randn(3, 3)
+
+        def gradients(a):
+            w.grad = None
+            (a @ w).sin().sum().backward()
+            return w.grad * 0.1
+
+        call = wrap(gradients)
+
+        def run():
+            if w.grad is not None:
+                with pf.no_grad():
+                    w.sub_(w.grad.clamp(-1, 1) * 0.01)
+            return [call(a), w.grad]
+
+        return run
+
+    assert calls(both(make))[0] == 4
+
+
 # ---- the comparison -----------------------------------------------------------------------------
 
 

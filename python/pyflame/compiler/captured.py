@@ -4,7 +4,8 @@ third on.
 A *variant* is a capture for arguments of one kind (shapes, dtypes, devices, numbers) under the same
 settings. Its first call runs as always (libraries open, optimizers make their states), the second is
 captured, which is a run as well, the third is compared with the capture by running once more; so is
-every `verify_every`-th behind it. What cannot be captured runs as always, with its reason kept.
+every `verify_every`-th behind it. The backward pass that comes to results is captured and compared when
+it comes (regions.py). What cannot be captured runs as always, with its reason kept.
 """
 
 import functools
@@ -340,6 +341,7 @@ class Step:
         if capture.leaves():
             if not gone:
                 capture.break_off("gradients of a result of a step that makes some itself")
+            capture.spend(wanted)
             return None
         theirs = {_C._storage_number(t) for t in (*given, *variant.outside.values())}
         numbers = [_C._storage_number(o) for o in outputs]

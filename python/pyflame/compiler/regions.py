@@ -216,9 +216,13 @@ class Captured(Noted):
         return unfinished is not None and unfinished[1] is self.region
 
     def not_noted(self, reason):
-        if self._may_note():
+        if not self._may_note():
+            return
+        if reason:
             self.region.step.missed(reason)
             self.variant.forget(reason)
+        else:  # somebody else captures just then
+            self.variant.unfinished = None
 
     def noted(self, noting, asked, seeds, found):
         r, v = self.region, self.variant
@@ -283,8 +287,9 @@ class Replayed(Run):
     def __init__(self, variant, given, inputs):
         self.done = False
         self.variant, self.given, self.live = variant, given, None
-        self.region, self.capture = r, _ = variant.region, variant.capture
+        self.region, self.capture = variant.region, variant.capture
         self.random = self.kept = None
+        r = self.region
         if r.writes:
             self.kept = _C._Kept(r.written, inputs, r.written_inputs, r.writes)
 
