@@ -341,7 +341,10 @@ def map2_(self, x, y, callable):
 
 
 # Methods of _torch_names.py.
-_LATER = ("new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed")
+_LATER = (
+    "new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed", "unsafe_chunk",
+    "unsafe_split", "unsafe_split_with_sizes", "narrow_copy",
+)  # fmt: skip
 
 
 def _later(name):
