@@ -317,9 +317,10 @@ PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (inputs != Py_None) {
       into = place_list(inputs, "backward");
       if (into.empty())
-        PF_FAIL(AutogradError, "backward",
-                "`inputs` cannot be empty: got no tensors to make gradients of; expected some, or None "
-                "for all leaves");
+        PF_FAIL(
+            AutogradError, "backward",
+            "`inputs` cannot be empty: got no tensors to make gradients of; expected some, or None "
+            "for all leaves");
     }
     backward_into({tensor_of(self)}, grads, keep, create != 0, into);
     Py_RETURN_NONE;
