@@ -132,3 +132,18 @@ def test_splits_and_copies():
     copied = x.narrow_copy(0, 1, 2)
     copied.zero_()
     assert x.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_thread_that_is_not_there_says_the_limit(monkeypatch):
+    import threading
+
+    from pyflame._processes import start_thread
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(
+        pf.DeviceError, match=r"DataLoader: no thread.*limit.*ulimit -u.*fewer workers"
+    ):
+        start_thread(threading.Thread(), ("utils.data.DataLoader", "take fewer workers"))
