@@ -142,7 +142,8 @@ def _in_copied_storage(t, memo):
     """The values of `t` in a copy of its storage: one for all that share it in one deepcopy."""
     t = t.detach()
     size = t.element_size() if t.dtype.bits >= 8 else 0
-    if not size or t._storage_bytes() % size or t.numel() == 0 or t.device.type == "meta":
+    whole = size and t._storage_bytes() % size == 0 and t.numel() and t.device.type != "meta"
+    if not whole or _C._hidden_levels(t):
         return t.clone()
     key = "pyflame storage", t._storage_key()
     if key not in memo:

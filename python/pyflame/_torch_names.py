@@ -466,5 +466,9 @@ _name_errors(
     "fake_quantize_per_tensor_affine",
     "is_inference",
     "is_signed",
+    "narrow_copy",
     "norm_except_dim",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
 )
