@@ -147,3 +147,19 @@ def test_a_thread_that_is_not_there_says_the_limit(monkeypatch):
         pf.DeviceError, match=r"DataLoader: no thread.*limit.*ulimit -u.*fewer workers"
     ):
         start_thread(threading.Thread(), ("utils.data.DataLoader", "take fewer workers"))
+
+
+@pytest.mark.parametrize("wrong", [None, "hook", 3])
+def test_a_hook_is_a_function(wrong):
+    m = nn.Linear(1, 1)
+    opt = pf.optim.SGD(m.parameters(), lr=0.1)
+    for register in (
+        m.register_forward_hook, m.register_forward_pre_hook, m.register_full_backward_hook,
+        nn.modules.module.register_module_forward_hook, opt.register_step_post_hook,
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="as a hook; expected a function"):
+            register(wrong)
+    seen = []
+    with nn.modules.module.register_module_forward_hook(lambda *a: seen.append(1)):
+        assert m(pf.ones(1)).shape == (1,)
+    assert seen == [1]
