@@ -220,7 +220,7 @@ _LAZY |= dict.fromkeys(
     convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
     norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
     margin_ranking_loss triplet_margin_loss empty_strided empty_permuted
-    nonzero_static range from_file detach_ is_signed is_inference
+    unsafe_chunk unsafe_split unsafe_split_with_sizes narrow_copy nonzero_static range from_file detach_ is_signed is_inference
     is_distributed is_anomaly_check_nan_enabled set_flush_denormal set_deterministic_debug_mode
     get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled set_warn_always
     is_warn_always_enabled

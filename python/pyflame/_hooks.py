@@ -23,8 +23,15 @@ class RemovableHandle:
         self.remove()
 
 
+def check_hook(entry):
+    """TypeError for what is no function: at each later call it would be an error far from here."""
+    if not callable(entry):
+        raise TypeError(f"pf: got a {type(entry).__name__} as a hook; expected a function")
+
+
 def add_hook(table, entry, prepend=False):
     """Puts `entry` into the dict `table`, last or first; returns its handle."""
+    check_hook(entry)
     handle = RemovableHandle(table)
     table[handle.id] = entry
     if prepend:

@@ -30,7 +30,8 @@ def _parts(value, levels=2):
     """An argument, what it holds, and their classes."""
     yield value
     yield type(value)
-    yield getattr(value, "dtype", None)
+    if hasattr(value, "dtype"):
+        yield value.dtype
     if levels and isinstance(value, (list, tuple, set, frozenset, dict, str)):
         for part in [*value, *value.values()] if isinstance(value, dict) else value:
             yield from _parts(part, levels - 1)

@@ -142,7 +142,8 @@ def _in_copied_storage(t, memo):
     """The values of `t` in a copy of its storage: one for all that share it in one deepcopy."""
     t = t.detach()
     size = t.element_size() if t.dtype.bits >= 8 else 0
-    if not size or t._storage_bytes() % size or t.numel() == 0 or t.device.type == "meta":
+    whole = size and t._storage_bytes() % size == 0 and t.numel() and t.device.type != "meta"
+    if not whole or _C._hidden_levels(t):
         return t.clone()
     key = "pyflame storage", t._storage_key()
     if key not in memo:
@@ -342,7 +343,10 @@ def map2_(self, x, y, callable):
 
 
 # Methods of _torch_names.py.
-_LATER = ("new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed")
+_LATER = (
+    "new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed", "unsafe_chunk",
+    "unsafe_split", "unsafe_split_with_sizes", "narrow_copy",
+)  # fmt: skip
 
 
 def _later(name):

@@ -412,6 +412,27 @@ def new_empty_strided(
     )
 
 
+def unsafe_chunk(input, chunks, dim=0):
+    """chunk(): views of one memory; what is written to one of them is the program's care in PyTorch, and
+    has its gradients here."""
+    return input.chunk(chunks, dim)
+
+
+def unsafe_split(input, split_size, dim=0):
+    """split(), as unsafe_chunk."""
+    return input.split(split_size, dim)
+
+
+def unsafe_split_with_sizes(input, split_sizes, dim=0):
+    """split() into these sizes, as unsafe_chunk."""
+    return input.split(list(split_sizes), dim)
+
+
+def narrow_copy(input, dim, start, length):
+    """narrow() as a copy."""
+    return input.narrow(dim, start, length).clone()
+
+
 def dim_order(self, *, ambiguity_check=False):
     """The dimensions in the order in which they lie in memory, the outermost first. With
     ambiguity_check what is dense in several orders raises."""
@@ -454,5 +475,9 @@ _name_errors(
     "fake_quantize_per_tensor_affine",
     "is_inference",
     "is_signed",
+    "narrow_copy",
     "norm_except_dim",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
 )

@@ -316,7 +316,14 @@ PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     std::vector<Tensor> grads;
     if (gradient != Py_None) grads = tensor_list(gradient, "backward");
     std::vector<autograd::Place> into;
-    if (inputs != Py_None) into = place_list(inputs, "backward");
+    if (inputs != Py_None) {
+      into = place_list(inputs, "backward");
+      if (into.empty())
+        PF_FAIL(
+            AutogradError, "backward",
+            "`inputs` cannot be empty: got no tensors to make gradients of; expected some, or None "
+            "for all leaves");
+    }
     backward_into({tensor_of(self)}, grads, keep, create != 0, into);
     Py_RETURN_NONE;
   });

@@ -445,9 +445,10 @@ Tensor import_capsule(PyObject* capsule, const char* name, const char* used) {
   }
   fits = fits && !__builtin_mul_overflow(last + 1, static_cast<int64_t>(itemsize(dtype)), &end) &&
          !__builtin_add_overflow(end, static_cast<int64_t>(d.byte_offset), &end);
-  PF_CHECK(fits, ValueError, "from_dlpack", "got an array of shape ", shape, " and strides ",
-           strides, " at ", d.byte_offset,
-           " bytes behind its memory's begin; expected less than 2^63 bytes; its maker has them wrong");
+  PF_CHECK(
+      fits, ValueError, "from_dlpack", "got an array of shape ", shape, " and strides ", strides,
+      " at ", d.byte_offset,
+      " bytes behind its memory's begin; expected less than 2^63 bytes; its maker has them wrong");
   PF_CHECK(d.data || count == 0, ValueError, "from_dlpack", "got an array of shape ", shape,
            " without memory; expected an address; its maker has left it out");
   if (device.is_cpu()) device.floating = true;

@@ -208,10 +208,11 @@ std::string name_of(PyObject* func) {
 }
 
 [[noreturn]] void not_for_pytorch(PyObject* func) {
-  type_error("torch." + name_of(func) +
-             ": got a pyflame.Tensor; expected a tensor of PyTorch's, which is in this process, too; "
-             "convert it with torch.from_dlpack(t), which shares its memory, or call the function of "
-             "pyflame");
+  type_error(
+      "torch." + name_of(func) +
+      ": got a pyflame.Tensor; expected a tensor of PyTorch's, which is in this process, too; "
+      "convert it with torch.from_dlpack(t), which shares its memory, or call the function of "
+      "pyflame");
 }
 
 // Whether objects of a class that is none of tensors say what operations make of them.
@@ -272,8 +273,8 @@ PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, Py
   const Py_ssize_t count = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   Classes found;
   const auto look = [&](PyObject* o) {
-    if (PyTypeObject* theirs; answers(Py_TYPE(o)) && (theirs = tensor_of_pytorch()) &&
-                              PyType_IsSubtype(Py_TYPE(o), theirs))
+    if (PyTypeObject * theirs; answers(Py_TYPE(o)) && (theirs = tensor_of_pytorch()) &&
+                               PyType_IsSubtype(Py_TYPE(o), theirs))
       type_error("pf." + name_of(func) +
                  ": got a torch.Tensor of PyTorch; expected a pyflame.Tensor; convert it with "
                  "pf.from_dlpack(t), which shares its memory, or pf.tensor(t)");

@@ -261,7 +261,8 @@ Tensor strided_gradient(const Tensor& grad, Geometry view, Geometry base) {
     return ops::scatter_view(grad, base.shape, view);
   const Dims flat{size};
   Tensor memory = ops::scatter_view(grad, flat, view);
-  if (may_self_overlap(base.shape, base.strides)) {  // each of those that share an element has a part
+  if (may_self_overlap(base.shape,
+                       base.strides)) {  // each of those that share an element has a part
     const DType number = is_complex(grad) ? DType::Float32 : grad->dtype;
     const Tensor one = full(base.shape.vec(), 1, number, grad->storage->device);
     memory = div(memory, clamp(ops::scatter_view(one, flat, base), Scalar(1), std::nullopt));
@@ -311,8 +312,8 @@ Tensor as_strided(const Tensor& t, const IntList& size, const IntList& stride, i
   Tensor r = ops::viewed(t, raw_view(t, g), again, "as_strided", back_to(t));
   // Of a view: it may reach what that does not, so for writes it is one of the base itself.
   if (auto* m = r->meta; m && m->steps && m->steps->before && m->base->dtype == t->dtype)
-    m->steps = std::make_shared<autograd::ViewStep>(
-        autograd::ViewStep{nullptr, again, back_to(m->base)});
+    m->steps =
+        std::make_shared<autograd::ViewStep>(autograd::ViewStep{nullptr, again, back_to(m->base)});
   return r;
 }
 

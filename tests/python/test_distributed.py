@@ -56,7 +56,7 @@ def test_processes_share_a_tensor():
     from pyflame.multiprocessing import Queue, cpu_count, spawn
 
     assert cpu_count() >= 1 and Queue is not None
-    row = pf.zeros(2).share_memory_()
+    row = pf.zeros(2, device="cpu").share_memory_()
     spawn(work, (row,), nprocs=2)
     assert (
         row.tolist() == [1.0, 2.0] and mp.get_sharing_strategy() in mp.get_all_sharing_strategies()

@@ -33,7 +33,10 @@ def capsule(shape=(2, 2), strides=None, ndim=None, offset=0, data=True, no_shape
     )  # fmt: skip
     KEPT.append(t)
     make = ctypes.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    make.restype, make.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
     return make(ctypes.addressof(t), b"dltensor", None)
 
 

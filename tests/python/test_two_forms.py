@@ -31,7 +31,11 @@ FUNCTIONAL = [
     ("batch_norm", ["x", "mean", "var", "w", "b"], {"training": True}),
     ("batch_norm", ["x", "mean", "var", "w", "b", True, 0.2, 1e-3], {}),
     ("batch_norm", ["x", "mean", "var"], {}),
-    ("batch_norm", ["x"], {"running_mean": "mean", "running_var": "var", "weight": "w", "training": True}),
+    (
+        "batch_norm",
+        ["x"],
+        {"running_mean": "mean", "running_var": "var", "weight": "w", "training": True},
+    ),
     ("instance_norm", ["x"], {}),
     ("instance_norm", ["x", "mean", "var", "w", "b"], {}),
     ("instance_norm", ["x"], {"weight": "w", "eps": 1e-3}),

@@ -1,5 +1,7 @@
 """Gradients: backward, grad, custom functions, checks against finite differences."""
 
+from collections.abc import Mapping
+
 from .. import _C
 from . import function, graph
 from .function import Function
@@ -45,6 +47,23 @@ def _sequence(x):
     return (x,) if isinstance(x, (Tensor, graph.GradientEdge)) else tuple(x)
 
 
+def _given_inputs(name, inputs):
+    """The tensors that gradients are asked of, as a sequence; there must be some."""
+    if type(inputs) is dict:
+        inputs = tuple(inputs.values())
+    elif isinstance(inputs, Mapping):
+        raise TypeError(
+            f"pf.autograd.{name}: got inputs as {type(inputs).__name__}; expected a dict"
+        )
+    inputs = _sequence(inputs)
+    if len(inputs) == 0:
+        raise _C.AutogradError(
+            f"pf.autograd.{name}: `inputs` cannot be empty: got no tensors to make gradients of; expected "
+            "some"
+        )
+    return inputs
+
+
 def backward(
     tensors,
     grad_tensors=None,
@@ -53,7 +72,8 @@ def backward(
     grad_variables=None,
     inputs=None,
 ):
-    """Adds the gradients of `tensors` to the .grad of the leaves (or of `inputs` only).
+    """Adds the gradients of `tensors` to the .grad of the leaves (or of `inputs` only: tensors, or a dict
+    of them).
 
     `tensors` may also be GradientEdges (pf.autograd.graph.get_gradient_edge); `grad_variables` is the old
     name of grad_tensors.
@@ -61,6 +81,8 @@ def backward(
     if grad_tensors is None:
         grad_tensors = grad_variables
     keep = create_graph if retain_graph is None else retain_graph
+    if inputs is not None:
+        inputs = _given_inputs("backward", inputs)
     _C._backward(tensors, grad_tensors, bool(keep), bool(create_graph), inputs)
 
 
@@ -75,14 +97,21 @@ def grad(
     is_grads_batched=False,
     materialize_grads=False,
 ):
-    """Gradients of `outputs` with respect to `inputs`, as a tuple; .grad stays as it is.
+    """Gradients of `outputs` with respect to `inputs`, as a tuple, or a dict for a dict of inputs; .grad
+    stays as it is.
 
     Both may also be GradientEdges. With `is_grads_batched` grad_outputs have a first dimension of
     their own, and so have the gradients: one backward pass for all of them.
     """
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
-    inputs = _sequence(inputs)
+    if type(inputs) is dict:
+        found = grad(
+            outputs, list(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs,
+            allow_unused, is_grads_batched, materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, found))
+    inputs = _given_inputs("grad", inputs)
     if is_grads_batched:
         from ..func.vmap import Level
 

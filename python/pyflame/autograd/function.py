@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import functools
+import inspect
 import threading
 
 from .. import _C
@@ -125,10 +126,21 @@ class Function:
         raise NotImplementedError("pf.autograd.Function: write vmap() as a static method")
 
     generate_vmap_rule = False
+    boxed_grads_call = False  # backward(ctx, grads) gets a list of them, which it may empty early
 
     @classmethod
-    def apply(cls, *args):
-        """Runs forward and records backward."""
+    def apply(cls, *args, **kwargs):
+        """Runs forward and records backward, which gives a gradient for each argument in their order;
+        setup_context gets defaults, too."""
+        if cls.setup_context is not Function.setup_context and (
+            kwargs or len(args) < _most_places(cls.forward)
+        ):
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        elif kwargs:
+            bound = inspect.signature(cls.forward).bind(None, *args, **kwargs)
+            args, kwargs = bound.args[1:], bound.kwargs
         if cls.vmap is not Function.vmap:
             level = _newest_level(args)
             if level:
@@ -139,10 +151,10 @@ class Function:
         record = _C.is_grad_enabled() and any(needs)
         with no_grad():
             if cls.setup_context is not Function.setup_context:
-                output = cls.forward(*args)
+                output = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, output)
             else:
-                output = cls.forward(ctx, *args)
+                output = cls.forward(ctx, *args, **kwargs)
         several = isinstance(output, (tuple, list))
         outputs = list(output) if several else [output]
         if record:
@@ -224,6 +236,20 @@ def _transposed(cls, ctx, args):
     return backward
 
 
+def _boxed(backward, ctx, *grads):
+    return backward(ctx, list(grads))
+
+
+@functools.cache
+def _most_places(forward):
+    """How many arguments a forward() takes by position."""
+    kinds = [p.kind for p in inspect.signature(forward).parameters.values()]
+    return sum(
+        k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for k in kinds
+    )
+
+
 def _record(cls, ctx, args, outputs):
     tensors = [a for a in args if isinstance(a, Tensor)]
     has_backward = cls.backward is not Function.backward or cls.vjp is not None
@@ -242,6 +268,8 @@ def _record(cls, ctx, args, outputs):
         attached.append(None if plain else out)
     dirty = tuple(out is not None and _is_in(out, ctx._dirty) for out in attached)
     backward_fn = cls.backward if cls.backward is not Function.backward else cls.vjp
+    if cls.boxed_grads_call and backward_fn:
+        backward_fn = functools.partial(_boxed, backward_fn)
     if forward:
         backward_fn = _transposed(cls, ctx, args)
     _C._attach_function(

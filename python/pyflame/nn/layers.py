@@ -67,6 +67,10 @@ class Bilinear(Module):
         self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None
     ):
         super().__init__()
+        if in1_features <= 0:
+            raise ValueError(
+                f"pf.nn.Bilinear: got in1_features {in1_features}; expected at least 1"
+            )
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
@@ -246,6 +250,11 @@ class Unflatten(Module):
         super().__init__()
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
+        for n in self.unflattened_size:
+            if not isinstance(n, int) and not isinstance(n, tuple):
+                raise TypeError(
+                    f"pf.nn.Unflatten: got unflattened_size {unflattened_size!r}; expected a tuple of ints"
+                )
 
     def forward(self, input):
         return input.unflatten(self.dim, self.unflattened_size)

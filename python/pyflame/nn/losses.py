@@ -81,6 +81,8 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction="mean", delta=1.0):
         super().__init__(reduction=reduction)
+        if not isinstance(delta, (float, int)):
+            raise TypeError(f"pf.nn.HuberLoss: got delta {delta!r}; expected a number")
         self.delta = delta
 
     def forward(self, input, target):

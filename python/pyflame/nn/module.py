@@ -5,7 +5,7 @@ import weakref
 
 from .. import _C
 from .._C import Tensor
-from .._hooks import RemovableHandle, add_hook  # noqa: F401 (the first is looked for here)
+from .._hooks import RemovableHandle, add_hook, check_hook  # noqa: F401 (the first is looked for here)
 from ..autograd import no_grad
 from .module_state import _WithState, changes
 from .parameter import Buffer, Parameter
@@ -53,6 +53,7 @@ def is_hooked(module):
 
 def _add_everywhere(kind, entry):
     table = _everywhere[kind]
+    check_hook(entry[0] if isinstance(entry, tuple) else entry)
     handle = _CallHookHandle(table)
     table[handle.id] = entry
     _look_at_call_hooks()

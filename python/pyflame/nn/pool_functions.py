@@ -2,6 +2,8 @@
 and what is made of other operations. All become names of nn.functional.
 """
 
+import math
+
 from .. import _ops
 from .._named_errors import name_errors as _name_errors
 
@@ -157,6 +159,10 @@ def _make_lp(dims):
 
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
         kernel = _each(kernel_size, dims, name, "kernel_size")
+        if norm_type in (math.inf, -math.inf):  # the largest, or the smallest
+            most = globals()[f"max_pool{dims}d"]
+            sign = 1 if norm_type > 0 else -1
+            return most(input.abs() * sign, kernel, stride, 0, 1, ceil_mode) * sign
         count = 1
         for k in kernel:
             count *= k
@@ -165,7 +171,8 @@ def _make_lp(dims):
 
     _export(
         lp_pool, name,
-        "(sum of x ** norm_type over each window) ** (1 / norm_type), a root of what is positive.",
+        "(sum of x ** norm_type over each window) ** (1 / norm_type), a root of what is positive; the "
+        "largest or smallest magnitude for infinities.",
     )  # fmt: skip
 
 

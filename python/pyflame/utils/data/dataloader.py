@@ -7,6 +7,7 @@ import threading
 from typing import Generic, TypeVar
 
 from ... import _C
+from ..._processes import start_thread
 from .collate import default_collate, default_convert, mapped
 from .dataset import IterableDataset, batcher, on_device
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
@@ -111,7 +112,7 @@ def _pinned_ahead(batches, device, ahead):
     if first is _END:
         return
     thread = threading.Thread(target=work, name="pyflame-pin", daemon=True)
-    thread.start()
+    start_thread(thread, ("utils.data.DataLoader", "pass pin_memory=False"))
     try:
         item = pin_memory(first, device)
         while item is not _END:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import _C
+from ..._processes import start_thread
 from .dataloader import WorkerError
 from .shared import Receiver, Sender
 
@@ -125,7 +126,8 @@ def _work(pipe, answers, number, count, fetch, init, parent, others):
     _C.set_num_threads(1)
     sender = Sender(pipe, parent)
     messages = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, answers, messages, parent), daemon=True).start()
+    listener = threading.Thread(target=_listen, args=(pipe, answers, messages, parent), daemon=True)
+    start_thread(listener, ("utils.data.DataLoader", "take fewer workers"))
     stream = failure = None
     while True:
         epoch, seed, request, freed = messages.get()
