@@ -50,6 +50,13 @@ try:
 except NotImplementedError as e:
     print(e)
 
+torch.classes.load_library(other)
+try:
+    torch.classes.fancy.fancy_attention(3)
+except NotImplementedError as e:
+    assert "torch.classes.fancy.fancy_attention: it is compiled in" in str(e)
+assert not hasattr(torch.classes.fancy, "nothing_of_it")
+
 # A package gives it a function and a gradient in Python.
 @torch.library.register_fake("fancy::fancy_attention")
 def shapes(q):

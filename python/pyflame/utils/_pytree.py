@@ -53,6 +53,7 @@ def is_constant_class(cls):
     """Whether register_constant() was called with a class."""
     return cls in _registered and _registered[cls][0] is _nothing
 
+
 _KINDS = {
     list: (lambda v: (list(v), None), lambda values, context: list(values)),
     tuple: (lambda v: (list(v), None), lambda values, context: tuple(values)),
