@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 SOAK_ARGS ?=
 CPP := include src kernels python/src tests/cpp tests/fuzz examples
 
-.PHONY: run test test-kernels test-soak build build-all develop format lint docs bench test-asan test-tsan wheel clean help
+.PHONY: run test test-kernels test-programs test-soak build build-all develop format lint docs bench test-asan test-tsan wheel clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -27,6 +27,9 @@ build-all: ## the same with the C++ tests
 
 test: build-all ## set up, build, run all tests
 	tools/run_tests.sh $(PYTEST_ARGS)
+
+test-programs: build ## programs of other people's libraries, in an environment of their own
+	tools/test_programs.sh
 
 test-kernels: ## GPU kernels through all compilers and on the host, result in tests/results (hours)
 	tools/setup.sh run test ci

@@ -277,7 +277,7 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
     )
 
 
-def add_safe_globals(classes):
+def add_safe_globals(safe_globals):
     """Allows :func:`load` to make values of these classes: dataclasses, enums, named tuples, modules;
     and to find these functions.
 
@@ -285,7 +285,7 @@ def add_safe_globals(classes):
     its fields, a module from its attributes. As in PyTorch the list is the program's own: nothing in a
     file adds to it. A pair of a class and a text is known to files by that name.
     """
-    _kinds.allow(classes)
+    _kinds.allow(safe_globals)
 
 
 def get_safe_globals():

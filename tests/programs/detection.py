@@ -102,7 +102,7 @@ kinds = {
 for name, make in kinds.items():
     model = fill(make(), scale=0.05)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    for step in range(3):
+    for step in range(2):
         losses = model(images, [{k: v.clone() for k, v in t.items()} for t in targets])
         total = sum(losses.values())
         optimizer.zero_grad()

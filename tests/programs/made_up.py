@@ -23,10 +23,10 @@ def report(name, *tensors):
 
 
 def fill(model, seed=0, scale=0.05):
-    """Draws a model's weights with NumPy: matrices and biases are normal, other vectors stay."""
+    """Draws a model's weights with NumPy: matrices, biases and embeddings are normal, other vectors stay."""
     rng = np.random.RandomState(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if p.ndim > 1 or name.endswith("bias"):
+            if p.ndim > 1 or name.endswith(("bias", "embedding")):
                 p.copy_(torch.tensor(rng.randn(*p.shape) * scale))
     return model

@@ -20,7 +20,7 @@ for name in names:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", FOLDER / f"{name}.py"], capture_output=True, text=True
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
     if done.returncode or not lines:
         sys.exit(f"{name}: {done.stderr[-2000:]}")
     source = (FOLDER / f"{name}.py").read_text()

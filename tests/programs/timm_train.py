@@ -26,9 +26,8 @@ models = {
         dict(img_size=32, window_size=4, embed_dim=12, depths=(1, 1), num_heads=(2, 3)),
     ),
     "mobilenet": ("mobilenetv3_small_050", {}),
-    "regnet": ("regnetx_002", {}),
 }
-optimizers = ("sgd", "adamw", "lamb", "lion", "rmsproptf", "adan")
+optimizers = ("sgd", "adamw", "lamb", "lion", "rmsproptf")
 for (name, (kind, how)), which in zip(models.items(), optimizers):
     model = fill(
         timm.create_model(kind, num_classes=5, drop_rate=0.0, drop_path_rate=0.0, **how), scale=0.1

@@ -5,6 +5,7 @@ What ours calculate is compared with the definitions, written as loops; tests/pr
 the packages' own.
 """
 
+import functools
 import itertools
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import subprocess
 import numpy as np
 import pytest
 import test_torch_run
+from conftest import DEVICE
 
 import pyflame as pf
 from pyflame._torch import extensions
@@ -48,6 +50,13 @@ try:
 except NotImplementedError as e:
     print(e)
 
+torch.classes.load_library(other)
+try:
+    torch.classes.fancy.fancy_attention(3)
+except NotImplementedError as e:
+    assert "torch.classes.fancy.fancy_attention: it is compiled in" in str(e)
+assert not hasattr(torch.classes.fancy, "nothing_of_it")
+
 # A package gives it a function and a gradient in Python.
 @torch.library.register_fake("fancy::fancy_attention")
 def shapes(q):
@@ -82,6 +91,7 @@ assert math.pi > 3
 """
 
 
+@pytest.mark.cpu_only
 def test_libraries_stay_outside(tmp_path):
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     (tmp_path / "package").mkdir()
@@ -104,6 +114,7 @@ def test_libraries_stay_outside(tmp_path):
     assert lines[2].startswith("torch.ops.load_library: got 'nowhere.so'; expected a file")
 
 
+@pytest.mark.cpu_only
 def test_files_that_are_no_libraries(tmp_path):
     path = tmp_path / "x.so"
     rng = np.random.RandomState(0)
@@ -121,6 +132,16 @@ def test_files_that_are_no_libraries(tmp_path):
     assert not extensions.is_against_torch(str(tmp_path / "nowhere"))
     path.write_bytes(b"")
     assert not extensions.holds(str(path), "name")
+
+
+class On:
+    """Functions that make tensors, on the device of the tests."""
+
+    def __getattr__(self, name):
+        return functools.partial(getattr(pf, name), device=DEVICE)
+
+
+on = On()
 
 
 # ---- torchvision ---------------------------------------------------------------------------------
@@ -147,10 +168,10 @@ def test_nms(n):
     for i in order:
         if all(overlap(b[i], b[j]) <= 0.3 for j in kept):
             kept.append(i)
-    found = vision.nms(pf.tensor(b.reshape(n, 4)), pf.tensor(scores), 0.3)
+    found = vision.nms(on.tensor(b.reshape(n, 4)), on.tensor(scores), 0.3)
     assert found.tolist() == kept and found.dtype == pf.int64
     with pytest.raises(RuntimeError, match="expected \\[n, 4\\]"):
-        vision.nms(pf.ones(3, 5), pf.ones(3), 0.3)
+        vision.nms(on.ones(3, 5), on.ones(3), 0.3)
 
 
 def sample(plane, y, x):
@@ -193,19 +214,21 @@ def pooled(x, rois, bins, ratio, offset, least, own):
 def test_regions_of_interest(ratio):
     rng = np.random.RandomState(0)
     x, rois = rng.randn(2, 8, 6, 7), regions(rng, 5, 9)
-    t, r = pf.tensor(x), pf.tensor(rois)
+    t, r = on.tensor(x), on.tensor(rois)
     for aligned in (False, True):
         found = vision.roi_align(t, r, 1.0, 2, 2, ratio, aligned)
         least, offset = (0, 0.5) if aligned else (1, 0)
         np.testing.assert_allclose(
-            found.numpy(), pooled(x, rois, 2, ratio, offset, least, False), atol=1e-12
+            found.cpu().numpy(), pooled(x, rois, 2, ratio, offset, least, False), atol=1e-12
         )
     found, channels = vision.ps_roi_align(t, r, 1.0, 2, 2, ratio)
-    np.testing.assert_allclose(found.numpy(), pooled(x, rois, 2, ratio, 0.5, 0, True), atol=1e-12)
+    np.testing.assert_allclose(
+        found.cpu().numpy(), pooled(x, rois, 2, ratio, 0.5, 0, True), atol=1e-12
+    )
     assert channels.shape == (5, 2, 2, 2) and channels[3].flatten().tolist() == list(range(8))
-    half = vision.roi_align(t, pf.tensor(rois * [1, 2, 2, 2, 2]), 0.5, 2, 2, ratio, True)
+    half = vision.roi_align(t, on.tensor(rois * [1, 2, 2, 2, 2]), 0.5, 2, 2, ratio, True)
     assert pf.allclose(half, vision.roi_align(t, r, 1.0, 2, 2, ratio, True))
-    few = pf.tensor(x[:, :4], requires_grad=True)
+    few = on.tensor(x[:, :4], requires_grad=True)
     call = lambda v: vision.roi_align(v, r, 1.0, 2, 2, ratio, True)  # noqa: E731
     assert pf.autograd.gradcheck(call, (few,))
     with pytest.raises(RuntimeError, match="expected \\[n, 5\\]"):
@@ -216,7 +239,7 @@ def test_regions_of_interest(ratio):
 
 def test_regions_are_taken_in_parts(monkeypatch):
     rng = np.random.RandomState(0)
-    x, rois = pf.tensor(rng.randn(2, 3, 6, 7)), pf.tensor(regions(rng, 5, 9))
+    x, rois = on.tensor(rng.randn(2, 3, 6, 7)), on.tensor(regions(rng, 5, 9))
     calls = (
         lambda: vision.roi_align(x, rois, 1.0, 2, 2, -1, False),
         lambda: vision.roi_pool(x, rois, 1.0, 2, 2)[1],
@@ -230,7 +253,7 @@ def test_largest_and_mean_of_bins():
     rng = np.random.RandomState(1)
     x, rois = rng.randn(2, 8, 6, 7), regions(rng, 6, 9)
     rois[0, 1:] = [-9, -9, -7, -7]
-    t, r = pf.tensor(x, requires_grad=True), pf.tensor(rois)
+    t, r = on.tensor(x, requires_grad=True), on.tensor(rois)
     largest, where = vision.roi_pool(t, r, 1.0, 2, 2)
     means, _ = vision.ps_roi_pool(t, r, 1.0, 2, 2)
 
@@ -273,10 +296,10 @@ def test_deformed_convolution_by_its_definition():
             dy, dx = offset[n, group * 12 + tap * 2 : group * 12 + tap * 2 + 2, i, j]
             value = pixel(x[n, c], i - 1 + u + dy, 2 * j + v + dx)
             expected[n, o, i, j] += w[o, q, u, v] * value * mask[n, group * 6 + tap, i, j]
-    args = [pf.tensor(v, requires_grad=True) for v in (x, w, offset, mask, b)]
+    args = [on.tensor(v, requires_grad=True) for v in (x, w, offset, mask, b)]
     numbers = (1, 2, 1, 0, 1, 1, 2, 2, True)
     np.testing.assert_allclose(
-        vision.deform_conv2d(*args, *numbers).detach().numpy(), expected, atol=1e-12
+        vision.deform_conv2d(*args, *numbers).detach().cpu().numpy(), expected, atol=1e-12
     )
     small = [
         a.detach()[:1].requires_grad_() if a.ndim == 4 and a.shape[0] == 2 else a for a in args
@@ -287,15 +310,15 @@ def test_deformed_convolution_by_its_definition():
 
 
 def test_offsets_of_zero_are_a_convolution():
-    x, w = pf.randn(2, 4, 5, 6), pf.randn(3, 4, 3, 3)
-    offset, mask = pf.zeros(2, 18, 5, 6), pf.ones(2, 9, 5, 6)
-    found = vision.deform_conv2d(x, w, offset, mask, pf.zeros(3), 1, 1, 1, 1, 1, 1, 1, 1, True)
+    x, w = on.randn(2, 4, 5, 6), on.randn(3, 4, 3, 3)
+    offset, mask = on.zeros(2, 18, 5, 6), on.ones(2, 9, 5, 6)
+    found = vision.deform_conv2d(x, w, offset, mask, on.zeros(3), 1, 1, 1, 1, 1, 1, 1, 1, True)
     assert pf.allclose(found, pf.nn.functional.conv2d(x, w, padding=1), atol=1e-4)
 
 
 def test_autocast_is_float32_inside():
-    x, rois = pf.randn(1, 2, 6, 6).bfloat16(), pf.tensor([[0, 0.0, 0, 4, 4]]).bfloat16()
-    with pf.autocast("cpu", dtype=pf.bfloat16):
+    x, rois = on.randn(1, 2, 6, 6).bfloat16(), on.tensor([[0, 0.0, 0, 4, 4]]).bfloat16()
+    with pf.autocast(x.device.type, dtype=pf.bfloat16):
         out = vision.roi_align(x, rois, 1.0, 2, 2, 2, False)
     assert out.dtype == pf.bfloat16
     assert out.equal(vision.roi_align(x.float(), rois.float(), 1.0, 2, 2, 2, False).bfloat16())
@@ -306,7 +329,7 @@ def test_turned_boxes():
     rng = np.random.RandomState(0)
     b = np.concatenate([rng.rand(5, 2) * 3 + 3, rng.rand(5, 2) * 4 + 0.5, rng.rand(5, 1) * 360], 1)
     b[4] = b[3] + [0, 0, 0, 0, 90]
-    found = vision.box_iou_rotated(pf.tensor(b), pf.tensor(b)).numpy()
+    found = vision.box_iou_rotated(on.tensor(b), on.tensor(b)).cpu().numpy()
     grid = np.stack(np.meshgrid(*[np.arange(0, 10, 0.01)] * 2), -1)
 
     def inside(x, y, w, h, angle):
@@ -320,14 +343,15 @@ def test_turned_boxes():
     counted = [[(p & q).sum() / (p | q).sum() for q in parts] for p in parts]
     np.testing.assert_allclose(found, counted, atol=5e-3)
     np.testing.assert_allclose(np.diag(found), 1)
-    nothing = pf.zeros(0, 5)
-    assert vision.box_iou_rotated(nothing, pf.tensor(b)).shape == (0, 5)
+    nothing = on.zeros(0, 5)
+    assert vision.box_iou_rotated(nothing, on.tensor(b)).shape == (0, 5)
 
 
+@pytest.mark.cpu_only
 def test_pictures(tmp_path):
     pytest.importorskip("PIL")
     picture = pf.tensor(np.random.RandomState(0).randint(0, 256, (3, 5, 7)).astype(np.uint8))
-    call = image.OPERATORS
+    call = image.OPERATORS  # on the CPU, as torchvision's
     packed = call["encode_png"](picture, 6)
     assert call["decode_png"](packed).equal(picture) and call["decode_image"](
         packed, 3, True
@@ -361,20 +385,24 @@ def test_recursive_filters(length, order):
     for t in range(length):
         for k in range(order):
             expected[:, :, order + t] -= a[:, k] * expected[:, :, order + t - 1 - k]
-    found = audio.recursion(pf.tensor(x), pf.tensor(a), pf.tensor(before))
-    np.testing.assert_allclose(found.numpy(), expected[:, :, order:], rtol=1e-9, atol=1e-9)
+    found = audio.recursion(on.tensor(x), on.tensor(a), on.tensor(before))
+    np.testing.assert_allclose(found.cpu().numpy(), expected[:, :, order:], rtol=1e-9, atol=1e-9)
 
 
 def test_filters_that_overflow():
     """Infinity and NaN come where they come sample by sample, and not before."""
     x = np.zeros((1, 1, 600))
     x[0, 0, 0], x[0, 0, 400] = 1, np.inf
-    found = audio.recursion(pf.tensor(x), pf.tensor([[-0.5]]), pf.zeros(1, 1, 1)).numpy()[0, 0]
+    found = (
+        audio.recursion(on.tensor(x), on.tensor([[-0.5]]), on.zeros(1, 1, 1)).cpu().numpy()[0, 0]
+    )
     np.testing.assert_allclose(found[:30], 0.5 ** np.arange(30))
     assert np.isfinite(found[:400]).all() and np.isinf(found[400:]).all()
-    steep = audio.recursion(pf.ones(1, 1, 600), pf.tensor([[-1e4]]), pf.zeros(1, 1, 1)).numpy()[
-        0, 0
-    ]
+    steep = (
+        audio.recursion(on.ones(1, 1, 600), on.tensor([[-1e4]]), on.zeros(1, 1, 1))
+        .cpu()
+        .numpy()[0, 0]
+    )
     assert np.isfinite(steep[:70]).all() and np.isinf(steep[-1])
 
 
@@ -382,15 +410,17 @@ def test_overdrive():
     rng = np.random.RandomState(0)
     wave, temp = (rng.randn(2, 300).astype(np.float32) for _ in range(2))
     last_in, last_out = (rng.randn(2).astype(np.float32) for _ in range(2))
-    args = [pf.tensor(v) for v in (wave, temp, last_in, last_out)]
-    out = pf.zeros(2, 300)
+    args = [on.tensor(v) for v in (wave, temp, last_in, last_out)]
+    out = on.zeros(2, 300)
     audio._overdrive_core_loop(*args, out)
     for t in range(300):
         last_out = temp[:, t] - last_in + 0.995 * last_out
         last_in = temp[:, t]
-        np.testing.assert_allclose(out[:, t].numpy(), wave[:, t] / 2 + last_out * 0.75, atol=1e-5)
-    np.testing.assert_allclose(args[2].numpy(), last_in)
-    np.testing.assert_allclose(args[3].numpy(), last_out, atol=1e-5)
+        np.testing.assert_allclose(
+            out[:, t].cpu().numpy(), wave[:, t] / 2 + last_out * 0.75, atol=1e-5
+        )
+    np.testing.assert_allclose(args[2].cpu().numpy(), last_in)
+    np.testing.assert_allclose(args[3].cpu().numpy(), last_out, atol=1e-5)
 
 
 def collapsed(path, blank):
@@ -409,12 +439,12 @@ def test_forced_alignment(labels, blank):
         ]
         best = max(paths, key=lambda p: sum(logs[t, v] for t, v in enumerate(p)))
         found, same = audio.forced_align(
-            pf.tensor(logs[None]), pf.tensor([labels]), pf.tensor([frames]), pf.tensor([len(labels)]), blank
+            on.tensor(logs[None]), on.tensor([labels]), on.tensor([frames]), on.tensor([len(labels)]), blank
         )  # fmt: skip
         assert found.tolist() == [list(best)] and same.shape == (1, frames, 4)
     with pytest.raises(RuntimeError, match="2 frames for 2 labels with 1 repeats"):
-        few = pf.zeros(1, 2, 4)
-        audio.forced_align(few, pf.tensor([[1, 1]]), pf.tensor([2]), pf.tensor([2]), 0)
+        few = on.zeros(1, 2, 4)
+        audio.forced_align(few, on.tensor([[1, 1]]), on.tensor([2]), on.tensor([2]), 0)
 
 
 def transducer(logits, labels, blank):
@@ -437,11 +467,11 @@ def transducer(logits, labels, blank):
 @pytest.mark.parametrize("clamp", [-1.0, 0.01])
 def test_the_transducers_loss(clamp):
     rng = np.random.RandomState(0)
-    logits = pf.tensor(rng.randn(3, 4, 3, 5), requires_grad=True)
-    targets = pf.tensor([[1, 3], [2, 2], [4, 0]], dtype=pf.int32)
+    logits = on.tensor(rng.randn(3, 4, 3, 5), requires_grad=True)
+    targets = on.tensor([[1, 3], [2, 2], [4, 0]], dtype=pf.int32)
     frames, labels = [4, 3, 1], [2, 1, 2]
     found, grad = audio.rnnt_loss_forward(
-        logits, targets, pf.tensor(frames), pf.tensor(labels), 0, clamp, True
+        logits, targets, on.tensor(frames), on.tensor(labels), 0, clamp, True
     )
     for i, (t, u) in enumerate(zip(frames, labels)):
         part = logits[i, :t, : u + 1]
@@ -449,11 +479,11 @@ def test_the_transducers_loss(clamp):
         assert found[i].item() == pytest.approx(expected.item(), rel=1e-12)
         expected.backward()
     wanted = logits.grad.clamp(-clamp, clamp) if clamp > 0 else logits.grad
-    np.testing.assert_allclose(grad.numpy(), wanted.numpy(), atol=1e-12)
+    np.testing.assert_allclose(grad.cpu().numpy(), wanted.cpu().numpy(), atol=1e-12)
     logs = logits.detach().log_softmax(-1).requires_grad_()
     loss, raw = audio.rnnt_loss_forward(
-        logs, targets, pf.tensor(frames), pf.tensor(labels), 0, -1.0, False
+        logs, targets, on.tensor(frames), on.tensor(labels), 0, -1.0, False
     )  # fmt: skip
     assert pf.allclose(loss, found)
     through = pf.autograd.grad(logits.log_softmax(-1), logits, raw)[0]
-    np.testing.assert_allclose(through.numpy(), logits.grad.numpy(), atol=1e-12)
+    np.testing.assert_allclose(through.cpu().numpy(), logits.grad.cpu().numpy(), atol=1e-12)

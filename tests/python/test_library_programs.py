@@ -61,7 +61,7 @@ def test_program(name, tmp_path):
         "run", FOLDER / f"{name}.py", cwd=tmp_path, env={"HF_HUB_OFFLINE": "1"}
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    ours = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    ours = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
     assert [line[0] for line in ours] == [line[0] for line in theirs]
     found = [d for a, b in zip(ours, theirs) for d in differences(a[1], b[1], a[0])]
     assert not found

@@ -83,7 +83,7 @@ def test_what_is_missing_says_so(tmp_path):
         import torch
         for text in ("torch.nope", "torch.nn.Lineer", "torch.hpu", "import torch.nope",
                      "import torch.nope.inside", "from torch.nn import Linear, Lineer",
-                     "from torch.nn.functional import reluu", "torch.classes.load_library"):
+                     "from torch.nn.functional import reluu", "torch.classes.mine.Thing"):
             try:
                 exec(text)
             except (AttributeError, ImportError) as e:
@@ -99,7 +99,7 @@ def test_what_is_missing_says_so(tmp_path):
         "ModuleNotFoundError torch.nope",
         "ImportError torch.nn.Lineer",
         "ImportError torch.nn.functional.reluu",
-        "AttributeError torch.classes",
+        "AttributeError torch.classes.mine.Thing",
     ]
     assert all("is not in PyFlame; " in line for line in out)
     assert "did you mean torch.nn.Linear?" in out[1] and "torch.accelerator" in out[2]

@@ -7,7 +7,7 @@ from .. import _C, manual_seed
 SEVERAL = "training by several processes is not there yet; run one process"
 
 
-class _Absent(type):
+class Absent(type):
     """The class of such names: none has objects, and calling one says why."""
 
     def __call__(cls, *args, **kwargs):
@@ -20,7 +20,7 @@ def absent(module, why):
 
     def name(text):
         if text not in made:
-            made[text] = _Absent(
+            made[text] = Absent(
                 text, (), {"__module__": module, "__doc__": f"Not there: {why}.", "why": why}
             )
         return made[text]
@@ -145,6 +145,10 @@ _MODULES = {
         ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput
         PrepareModuleInputOutput PrepareModuleOutput parallelize_module loss_parallel
     """),
+    "torch.testing._internal": ("these are PyTorch's own tests", ""),
+    "torch.testing._internal.composite_compliance": (
+        "these are PyTorch's own tests", "is_inplace is_inplace_view_fn is_view_fn",
+    ),
     "torch.utils.cpp_extension": (
         "C++ extensions are built against PyTorch; write a kernel with pyflame.kernel, or an operation "
         "with pyflame.ops.define",

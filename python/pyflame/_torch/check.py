@@ -297,7 +297,7 @@ def check(*paths):
                     "advice": missing.reason(module, name, names_there),
                 }
                 where = report["missing"]
-            elif type(found).__name__ == "_Absent":
+            elif type(found).__name__ == "Absent":
                 entry["advice"] = found.why
                 where = report["in_name_only"]
             else:

@@ -15,7 +15,7 @@ import threading
 import types
 
 from .. import _C, _aliases
-from . import absent, extensions, missing, started
+from . import absent, extensions, lenient, missing, started
 from .version import TEXT
 
 _ROOT = "torch"
@@ -64,6 +64,8 @@ class Facade(types.ModuleType):
         child = f"{self.__name__}.{name}"
         if FINDER.sources(child):
             return importlib.import_module(child)
+        if lenient.asked(sys._getframe(1)):
+            return lenient.name(self.__name__, name)
         raise missing.MissingName(self, name)
 
     def __setattr__(self, name, value):
@@ -157,9 +159,9 @@ class _Finder:
         if root != _ROOT and root not in _PACKAGES:
             return None
         sources = self.sources(name)
+        if not sources and root == _ROOT:
+            sources = self.refuse(name)
         if not sources:
-            if root == _ROOT:
-                self.refuse(name)
             return None
         origin = getattr(sources[0], "__file__", None)
         spec = importlib.machinery.ModuleSpec(name, self.loader, origin=origin, is_package=True)
@@ -203,8 +205,8 @@ class _Finder:
         return found
 
     def refuse(self, name):
-        """Says by name what an import statement asks for in vain. Who only asks whether there is
-        such a module (importlib.util.find_spec) gets None."""
+        """Says by name what an import statement asks for in vain, or gives a module of stand-ins
+        (lenient). Who only asks whether there is such a module (importlib.util.find_spec) gets None."""
         frame, listed, imported = sys._getframe(1), False, False
         for _ in range(10):  # through importlib's frames to the statement
             frame = frame.f_back
@@ -213,7 +215,10 @@ class _Finder:
             imported |= frame.f_code.co_name == "_find_and_load_unlocked"
             listed |= frame.f_code.co_name == "_handle_fromlist"
         if not imported:
-            return
+            return None
+        if lenient.asked(frame):
+            self.made[name] = [types.ModuleType(name, "Not in PyFlame: its names are stand-ins.")]
+            return self.made[name]
         head, _, leaf = name.rpartition(".")
         text = missing.message(head, leaf, dir(sys.modules.get(head)))
         if listed:  # `from torch.x import name`

@@ -13,7 +13,6 @@ ADVICE = {
     "torch.nn.intrinsic": "quantized layers are not there yet",
     "torch.nn.qat": "quantized layers are not there yet",
     "torch.nn.quantizable": "quantized layers are not there yet",
-    "torch.classes": "classes of TorchScript need PyTorch; write the class in Python",
     "torch.package": "packages hold pickles, which PyFlame never runs; save a state_dict()",
     "torch.monitor": "use logging",
     "torch.mtia": "there is no device of this kind; use torch.accelerator",

@@ -41,6 +41,21 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
 
 _register_pytree_node = register_pytree_node
 
+
+def _nothing(value):
+    return [], value
+
+
+def register_constant(cls):
+    """Makes values of a class containers of nothing, which are given back as they were."""
+    register_pytree_node(cls, _nothing, lambda values, context: context)
+
+
+def is_constant_class(cls):
+    """Whether register_constant() was called with a class."""
+    return cls in _registered and _registered[cls][0] is _nothing
+
+
 _KINDS = {
     list: (lambda v: (list(v), None), lambda values, context: list(values)),
     tuple: (lambda v: (list(v), None), lambda values, context: tuple(values)),

@@ -46,6 +46,36 @@ class _Layers:
 _nn = _Layers()
 
 
+class _Keys(type):
+    def __getattr__(cls, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
+
+
+class Tag(metaclass=_Keys):
+    """Any name is a tag of an operator: they are accepted."""
+
+
+class _Schema:
+    """A signature as text; it is compatible with no other, since nothing here is dispatched by one."""
+
+    def __init__(self, text):
+        self.name, self._text = text.partition("(")[0], text
+
+    def is_backward_compatible_with(self, other):
+        """False."""
+        return False
+
+    def __str__(self):
+        return self._text
+
+
+def parse_schema(text):
+    """The signature of an operator."""
+    return _Schema(text)
+
+
 class DisableTorchFunctionSubclass:
     """A block in which operations see subclasses of Tensor as plain tensors."""
 
@@ -80,13 +110,6 @@ class DispatchKeySet:
     def has(self, key):
         """False."""
         return False
-
-
-class _Keys(type):
-    def __getattr__(cls, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return name
 
 
 class DispatchKey(metaclass=_Keys):

@@ -43,6 +43,9 @@ PyTorchFileReader, PyTorchFileWriter = map(_needs, ("PyTorchFileReader", "PyTorc
 _needs = _absent("torch", "sizes are plain numbers")  # asked for by isinstance
 SymInt, SymFloat, SymBool = map(_needs, ("SymInt", "SymFloat", "SymBool"))
 complex32 = chalf = _absent("torch", "complex numbers have 32 or 64 bits a part")("complex32")
+_needs = _absent("torch", "integers have 8 to 64 bits, or 4 as pyflame.int4")
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (_needs(f"uint{n}") for n in range(1, 8))
+int1, int2, int3, int5, int6, int7 = (_needs(f"int{n}") for n in (1, 2, 3, 5, 6, 7))
 sym_int, sym_float, sym_not = _math.trunc, float, _operator.not_
 
 
@@ -93,6 +96,11 @@ def _assert_async(condition, message="expected a tensor that is not 0"):
     _check_with(RuntimeError, bool(condition), message)
 
 
+def _disable_dynamo(fn=None, recursive=True):
+    """The function, or a decorator: nothing is captured unless a program asks for it."""
+    return (lambda f: f) if fn is None else fn
+
+
 def _shape_as_tensor(x):
     """The sizes of a tensor as one of int64."""
     return _pyflame.tensor(x.shape, dtype=_pyflame.int64)
@@ -127,8 +135,8 @@ def __getattr__(name):
         return _foreach.named(name)
     if name == "Future":
         return _importlib.import_module("torch.futures").Future
-    if name == "TensorType":
-        return _importlib.import_module("torch._C").TensorType
+    if name in ("TensorType", "Tag"):
+        return getattr(_importlib.import_module("torch._C"), name)
     if name == "ScriptModule":
         return _importlib.import_module("torch.jit").ScriptModule
     raise AttributeError(name)

@@ -9,6 +9,7 @@ import inspect as _inspect
 from ... import _C
 from ...autograd import Function as _Function
 from .. import extensions as _extensions
+from ._library.infer_schema import infer_schema  # noqa: F401
 
 _ops = {}  # "name::op": the operator
 
@@ -150,7 +151,16 @@ def define(qualname, schema, *, lib=None, tags=()):
 
 
 def impl(qualname, types="default", func=None, *, lib=None):
-    """The function of an operator, or a decorator."""
+    """The function of an operator, or a decorator; with a Library, a name and a key in place of these, of
+    one of its operators."""
+    if isinstance(qualname, Library):
+        key = func or ""
+
+        def keep(f):
+            qualname.impl(types, f, key)
+            return f
+
+        return keep
     return _get(qualname).register_kernel(None if types == "default" else types, func)
 
 
@@ -172,6 +182,11 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     """The gradient of an operator."""
     op = _get(op) if isinstance(op, str) else op
     op.register_autograd(backward, setup_context=setup_context)
+
+
+def get_ctx():
+    """RuntimeError: nothing asks a rule for shapes, which alone has one."""
+    raise RuntimeError("torch.library.get_ctx: got a call outside of a rule of register_fake()")
 
 
 def opcheck(op, args, kwargs=None, **how):

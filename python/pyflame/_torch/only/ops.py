@@ -7,9 +7,16 @@ from ... import profiler as _profiler
 from ...nn import functional as _functional
 from .. import extensions as _extensions
 from ..absent import absent as _absent
+from . import _C as _c
 from . import library as _library
 
 _where = {}
+_PYTORCHS = (
+    "aten",
+    "c10d",
+    "c10d_functional",
+    "_c10d_functional",
+)  # namespaces that packages compare operators of
 
 
 class _Operator:
@@ -29,6 +36,10 @@ class _Operator:
         made = self.__dict__[overload] = _Operator(f"{self._name}.{overload}", self._function)
         return made
 
+    @property
+    def _schema(self):
+        return _c.parse_schema(f"{self._name}(...)")
+
     def overloads(self):
         """The names of those that were asked for."""
         return [n for n, v in vars(self).items() if isinstance(v, _Operator)]
@@ -43,12 +54,14 @@ class _Namespace:
 
     def __getattr__(self, name):
         found = _library.find(self._name, name)
-        if found is None and self._name == "aten" and not name.startswith("__"):
-            where = (_C._functions, vars(_C.Tensor), vars(_functional))
+        if found is None and self._name in _PYTORCHS and not name.startswith("__"):
+            where = (
+                (_C._functions, vars(_C.Tensor), vars(_functional)) if self._name == "aten" else ()
+            )
             function = next((w[name] for w in where if name in w), None)
             if function is None:  # programs compare operators with it
-                function = _absent("torch.ops.aten", "call the function of torch")(name)
-            found = self.__dict__[name] = _Operator(f"aten.{name}", function)
+                function = _absent(f"torch.ops.{self._name}", "call the function of torch")(name)
+            found = self.__dict__[name] = _Operator(f"{self._name}.{name}", function)
         if found is None:
             raise AttributeError(
                 f"torch.ops.{self._name}.{name} is not in PyFlame; operators of PyTorch's C++ are "
@@ -80,6 +93,9 @@ class _Profiler(_Namespace):
 _where["profiler"] = _Profiler("profiler")
 for _function in (_Profiler._record_function_enter, _Profiler._record_function_exit):
     _function.has_side_effect = True  # for torch.fx
+    _function._RecordFunction = _function.default = (
+        _function  # overloads, which xformers compares with
+    )
 
 
 loaded_libraries = set()

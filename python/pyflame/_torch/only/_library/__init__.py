@@ -1,0 +1,1 @@
+"""torch._library: insides of torch.library that packages import."""

@@ -1,0 +1,1 @@
+"""Modules of torch.optim that have names beside ours."""
