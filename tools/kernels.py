@@ -41,7 +41,15 @@ import kernel_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
-WARP = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "sm_90": 32}
+WARP = {
+    "gfx90a": 64,
+    "gfx942": 64,
+    "gfx950": 64,
+    "gfx1100": 32,
+    "gfx1201": 32,
+    "sm_80": 32,
+    "sm_90": 32,
+}
 NEWER = ("gfx950",)  # which clang 19 does not know
 AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
@@ -217,7 +225,9 @@ def matrix_instruction(program):
         if t == "float":
             return "v_mfma_f32_32x32x4_xf32" if tf32 else r"v_mfma_f32_32x32x2_?f32"
         k = {"gfx90a": (8, "8"), "gfx942": (16, "8"), "gfx950": (32, "16")}[arch]
-        return rf"v_mfma_i32_32x32x{k[0]}_?i8" if t == "pf_i8" else rf"v_mfma_f32_32x32x{k[1]}_?b?f16"
+        return (
+            rf"v_mfma_i32_32x32x{k[0]}_?i8" if t == "pf_i8" else rf"v_mfma_f32_32x32x{k[1]}_?b?f16"
+        )
     return "v_wmma_i32_16x16x16_iu8" if t == "pf_i8" else "v_wmma_"
 
 
