@@ -26,15 +26,6 @@ struct Math {
 };
 
 #define PF_ATTENTION_THREADS 256
-// The number of this thread. AMD's compiler takes it for a new one each time: it would keep what
-// follows from it, such as where elements lie, for all phases of a loop, in half of all registers.
-PF_DEVICE int pf_thread_anew() {
-#if defined(PF_AMD)
-  return pf_opaque<false>(static_cast<int>(pf_thread()));
-#else
-  return static_cast<int>(pf_thread());
-#endif
-}
 
 // Whole loops would take more registers than there are.
 #if defined(PF_HOST)
@@ -85,7 +76,7 @@ PF_DEVICE pf_view pf_keys_of(const pf_attention& a, const pf_matrix& m, pf_i64 h
 // s = x[x0..][*] y[y0..][*]^T, for a tile.
 PF_DEVICE void pf_product(const pf_view& x, pf_i64 x0, const pf_view& y, pf_i64 y0, C* room,
                           C (&s)[SIDE][SIDE]) {
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   C *xs = room, *ys = room + TILE * (DEPTH + 1);
   PF_UNROLL for (int i = 0; i < SIDE; ++i) PF_UNROLL for (int j = 0; j < SIDE; ++j) s[i][j] = C(0);
   for (pf_i64 d = 0; d < x.cols; d += DEPTH) {
@@ -108,7 +99,7 @@ PF_DEVICE void pf_product(const pf_view& x, pf_i64 x0, const pf_view& y, pf_i64 
 // r += w m[m0..][first..], w a tile in shared memory.
 PF_DEVICE void pf_add_product(const C* w, const pf_view& m, pf_i64 m0, pf_i64 first, C* room,
                               C (&r)[SIDE][RESULTS]) {
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   PF_UNROLL for (int v = 0; v < PF_WIDE; ++v) {
     pf_barrier();
     PF_UNROLL_4 for (int n = 0; n < TILE * COLUMNS / PF_ATTENTION_THREADS; ++n) {
@@ -129,7 +120,7 @@ PF_DEVICE void pf_add_product(const C* w, const pf_view& m, pf_i64 m0, pf_i64 fi
 PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i64 head,
                                 pf_i64 before, pf_i64 i0, pf_i64 rows, pf_i64 first, pf_i64 cols,
                                 const C (&r)[SIDE][RESULTS]) {
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   char* to = pf_at<T>(m.data, pf_head_offset(a, m, head) + before * m.row);
   PF_UNROLL for (int i = 0; i < SIDE; ++i) {
     const pf_i64 row = i0 + ty * SIDE + i;

@@ -25,7 +25,7 @@ PF_KERNEL(sdpa_delta, PF_ATTENTION_THREADS)(const pf_attention a, pf_i64 rows) {
 template <bool OF_SCORES>
 PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_part& part, pf_i64 mask,
                                   pf_i64 i0, pf_i64 j0, C (&p)[SIDE][SIDE], C (&ds)[SIDE][SIDE]) {
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   PF_UNROLL for (int i = 0; i < SIDE; ++i) {
     const pf_i64 row = i0 + ty * SIDE + i;
     const bool on = row < part.queries;
@@ -54,7 +54,7 @@ PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_part& part, pf
 // To shared memory, as it is or transposed.
 template <bool TRANSPOSED>
 PF_DEVICE void pf_keep(const C (&s)[SIDE][SIDE], C* weights) {
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   pf_barrier();
   PF_UNROLL for (int i = 0; i < SIDE; ++i) PF_UNROLL for (int j = 0; j < SIDE; ++j) {
     const int r = ty * SIDE + i, c = tx + 16 * j;

@@ -6,7 +6,7 @@ PF_KERNEL(sdpa, PF_ATTENTION_THREADS)(const pf_attention a) {
   PF_SHARED C room[ROOM];
   PF_SHARED C weights[WEIGHTS];
   const C low = -pf_float<C>::infinity();
-  const int t = pf_thread_anew(), tx = t % 16, ty = t / 16;
+  const int t = static_cast<int>(pf_thread_anew()), tx = t % 16, ty = t / 16;
   const pf_block_place at(a);
   const pf_i64 i0 = at.tile * TILE, first = at.chunk * COLUMNS * PF_WIDE;
   const pf_part part = pf_part_of(a, at.head, at.sequence);

@@ -43,7 +43,7 @@
 //                           (flat), and wait for two counters.
 // pf_opaque<ALIKE>(v)       the same number, which compilers take for a new one each time: what
 //                           depends on it is computed where it is used. ALIKE: it is the same for
-//                           all threads.
+//                           all threads. pf_thread_anew(): the thread, so, where AMD compiles.
 #if defined(PF_HOST)
 #define PF_DEVICE static inline
 #define PF_METHOD inline

@@ -27,6 +27,11 @@ PF_DEVICE void pf_prefetch(const void*) {}
 PF_DEVICE pf_u32 pf_thread() {
   return __builtin_amdgcn_workitem_id_x();
 }
+// What follows from it, such as where elements lie, would be kept for all phases of a loop, in half
+// of the registers.
+PF_DEVICE pf_u32 pf_thread_anew() {
+  return static_cast<pf_u32>(pf_opaque<false>(static_cast<pf_i32>(pf_thread())));
+}
 PF_DEVICE pf_u32 pf_block() {
   return __builtin_amdgcn_workgroup_id_x();
 }

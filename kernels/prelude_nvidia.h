@@ -42,6 +42,9 @@ PF_DEVICE void pf_prefetch(const void* p) {
 PF_DEVICE pf_u32 pf_thread() {
   return threadIdx.x;
 }
+PF_DEVICE pf_u32 pf_thread_anew() {
+  return pf_thread();
+}
 PF_DEVICE pf_u32 pf_block() {
   return blockIdx.x;
 }

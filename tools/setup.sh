@@ -23,7 +23,13 @@ packages=(g++ cmake ninja-build ccache python3 python3-venv python3-dev libhwy-d
 optional=(libdnnl-dev libopenblas0-openmp)
 if wants test || wants ci; then packages+=(libgtest-dev); fi
 # libomp-dev: clang-tidy reads omp.h; the compiler of version 19 checks the GPUs' text.
-if wants ci; then packages+=(git clang-format clang-tidy libomp-dev clang-19 lld-19 llvm-19); fi
+if wants ci; then
+  packages+=(git clang-format clang-tidy libomp-dev clang-19 lld-19 llvm-19)
+  # For gfx950, which 19 does not know (75 MB), where the distribution has it or has not been asked.
+  if apt-cache show clang-22 &>/dev/null || ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
+    optional+=(clang-22)
+  fi
+fi
 
 installed() { [[ $(dpkg-query -W -f='${Status}' "$1" 2>/dev/null) == "install ok installed" ]]; }
 

@@ -29,7 +29,10 @@ int properties(void* out, int) {
   put(l.warp, arch.rfind("gfx9", 0) == 0 ? 64 : 32);
   put(l.max_block, 1024);
   put(l.max_grid, 2147483647);
-  put(l.compute_units, arch == "gfx942" ? 304 : arch == "gfx950" ? 256 : arch == "gfx90a" ? 104 : 64);
+  put(l.compute_units, arch == "gfx942"   ? 304
+                       : arch == "gfx950" ? 256
+                       : arch == "gfx90a" ? 104
+                                          : 64);
   std::strncpy(p + l.arch, target.c_str(), 255);
   return kSuccess;
 }
@@ -68,7 +71,8 @@ int run_command(const std::vector<std::string>& command, const std::string& log)
 
 const std::string& clang() {
   static const std::string found = [] {
-    std::vector<std::string> names{"clang++-21", "clang++-20", "clang++-19"};
+    std::vector<std::string> names{"clang++-21", "clang++-20", "clang++-19", "clang++-22"};
+    if (compile_only().rfind("gfx950", 0) == 0) names = {"clang++-22", "clang++-21", "clang++-20"};
     if (const char* v = std::getenv("PYFLAME_CLANG"); v && *v) names = {v};
     for (const std::string& n : names)
       if (run_command({n, "--version"}, "/dev/null") == 0) return n;

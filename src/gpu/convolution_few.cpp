@@ -58,28 +58,35 @@ Defines options_of(const KernelArgs& a, const FewConvolution& p, int64_t pitch, 
 // The gradient by the weight: blocks that stay, and what joins their sums.
 bool weight_gradient(const KernelArgs& a, const FewConvolution& p) {
   const pf_conv& q = p.conv;
-  constexpr int64_t kRows = 4, kN = 64;
+  const Traits& t = a.traits();
+  constexpr int64_t kN = 64;
   pf_few f = arguments(p);
-  const int64_t pitch = pitch_of(q, p.kind),
-                wide = ceil_div(ceil_div(q.pixels[2], ceil_div(q.pixels[2], 128)), 16) * 16,
-                split = std::max<int64_t>(1, 8 / q.taps[1]), threads = 32 * q.taps[1] * split;
+  // On AMD two blocks share 64 KB.
+  const int64_t rows = t.amd ? 2 : 4, most = t.amd ? 64 : 128,
+                pitch = pitch_of(q, t.amd ? Kind::Forward : p.kind),
+                wide = ceil_div(ceil_div(q.pixels[2], ceil_div(q.pixels[2], most)), 16) * 16,
+                parts = t.amd ? ceil_div(q.m, 32) : q.taps[1],  // of columns, each a warp's
+      split = std::max<int64_t>(1, 8 / parts), threads = t.warp * parts * split;
   f.tiles_n = static_cast<pf_i32>(ceil_div(q.n, kN));
   f.tiles_x = static_cast<pf_i32>(ceil_div(q.pixels[2], wide));
-  f.tiles_y = static_cast<pf_i32>(ceil_div(q.pixels[1], kRows));
-  // As the kernel counts them.
+  f.tiles_y = static_cast<pf_i32>(ceil_div(q.pixels[1], rows));
+  // As the kernels count them.
   const int64_t columns = ceil_div(q.taps[2] * pitch, 16) * 16,
-                lines = (kRows - 1) * q.stride[1] + q.taps[1],
-                line = 2 * ((wide - 1) * q.stride[2] * pitch + columns),
-                shared = 2 * kRows * wide * kN + lines * line,
-                resident = columns > 32 || threads > 256 ? 1 : 2;
-  if (a.traits().max_shared < static_cast<size_t>(shared)) return false;
+                lines = (rows - 1) * q.stride[1] + q.taps[1],
+                seen = (wide - 1) * q.stride[2] * pitch,
+                line = t.amd ? ceil_div(seen + q.taps[2] * pitch, 2) * 4 : 2 * (seen + columns),
+                shared = 2 * rows * kN * (t.amd ? wide + 2 : wide) + lines * line,
+                resident = t.amd                           ? (2 * shared <= 65536 ? 2 : 1)
+                           : columns > 32 || threads > 256 ? 1
+                                                           : 2;
+  if (t.max_shared < static_cast<size_t>(shared)) return false;
   const pf_i64 tiles = p.x.shape[0] * f.tiles_x * f.tiles_y;
-  const int64_t shares = std::clamp<int64_t>(resident * a.traits().compute_units / f.tiles_n, 1,
+  const int64_t shares = std::clamp<int64_t>(resident * t.compute_units / f.tiles_n, 1,
                                              std::max<int64_t>(tiles, 1)),
                 outs = q.n * q.m;
   f.packed = a.workspace(static_cast<size_t>(shares * split * outs) * sizeof(float));
   const Defines options = options_of(a, p, pitch, wide, kN)
-                              .value("PF_ROWS", kRows)
+                              .value("PF_ROWS", rows)
                               .value("SPLIT", split)
                               .value("PF_THREADS", threads)
                               .value("PF_RESIDENT", resident);
@@ -101,9 +108,9 @@ bool few_convolution_fits(const Traits& traits, const FewConvolution& p) {
       !aligned(q.bias, 16) || !gathered_product_fits(traits, p.dtype, false))
     return false;
   constexpr int64_t kMost = int64_t{1} << 30;
-  // A warp keeps the sums of a line of taps in registers.
+  // On NVIDIA a warp keeps the sums of a line of taps in registers.
   if (p.kind == Kind::Weight &&
-      (traits.amd || !p.pixels || q.taps[2] * pitch_of(q, p.kind) > (q.taps[1] > 8 ? 32 : 48)))
+      (!p.pixels || (!traits.amd && q.taps[2] * pitch_of(q, p.kind) > (q.taps[1] > 8 ? 32 : 48))))
     return false;
   return (p.pixels || p.images) && q.size[1] < kMost && q.size[2] < kMost &&
          q.pixels[1] < kMost / 8 && q.pixels[2] < kMost / 8;

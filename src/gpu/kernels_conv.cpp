@@ -477,7 +477,10 @@ bool ours_is_quicker(const KernelArgs& a, const Problem& p, const pf_conv& q, DT
                    gathered_product_fits(a.traits(), t, p.tf32);
   // Beside two turns of images (docs/performance.md).
   const bool rows = q.kept >= 32 && q.n >= 32 && q.pixels[2] >= 16 && of_rows(a, p, q, t);
-  return (last && (by_itself || few)) || rows || few_convolution_fits(a.traits(), of_few(p, q, t));
+  // Of AMD's nobody has measured which gradient by the weight is quicker.
+  const bool asked = p.kind == Kind::Weight && a.traits().amd;
+  return (last && (by_itself || few)) || rows ||
+         (!asked && few_convolution_fits(a.traits(), of_few(p, q, t)));
 }
 
 // Dense, with channels innermost or not; one dimension of space becomes two.

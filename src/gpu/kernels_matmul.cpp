@@ -257,16 +257,9 @@ void norm_matmul(const KernelArgs& args) {
   find_kernel(Scatter::kInfo.name)->launch(written);
 }
 
-// Only there is a product of one row that a norm can be part of.
-bool on_nvidia() {
-  return !kAmd;
-}
-
 PF_GPU_KERNEL(kernels::Matmul::kInfo, matmul)
-PF_GPU_LIBRARY_KERNEL(kernels::NormMatmul::kInfo, (norm_matmul<kernels::LayerNorm, false>),
-                      on_nvidia)
-PF_GPU_LIBRARY_KERNEL(kernels::RmsNormMatmul::kInfo, (norm_matmul<kernels::RmsNorm, true>),
-                      on_nvidia)
+PF_GPU_KERNEL(kernels::NormMatmul::kInfo, (norm_matmul<kernels::LayerNorm, false>))
+PF_GPU_KERNEL(kernels::RmsNormMatmul::kInfo, (norm_matmul<kernels::RmsNorm, true>))
 
 }  // namespace
 }  // namespace pyflame::gpu

@@ -18,11 +18,11 @@ KernelArgs batched(const KernelArgs& args, const Product& p) {
   return with;
 }
 
-// One row, on NVIDIA's GPUs: kernels/matmul_stream_hopper.h for large matrices, or matmul_stream.h.
+// One row: kernels/matmul_stream.h, or for large matrices on Hopper matmul_stream_hopper.h.
 bool stream(const KernelArgs& args, const Product& p, const RowNorm* norm = nullptr) {
   static constexpr int kMostChunks = 8, kWarps = 8;
   const Traits& t = args.traits();
-  if (t.amd || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28) return false;
+  if (p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28) return false;
   const int64_t item = static_cast<int64_t>(itemsize(p.dtype)), chunks = p.k * item / 16,
                 each = ceil_div(chunks, t.warp);
   Defines options = Defines().type("PF_T", p.dtype).value("WARPS", kWarps);

@@ -460,8 +460,8 @@ def test_a_product_on_either_side_of_what_follows(run, unit):  # noqa: F811
 @pytest.mark.parametrize("unit", ["mfma", "wmma of RDNA 4", "wgmma"])
 def test_few_rows(run, unit, tmp_path):  # noqa: F811
     """Up to eight rows times the rows of a matrix: every number of them, ends that fill no block, a bias, what
-    follows in the same launch; on AMD's GPUs a row has the same bits alone and among others (on NVIDIA's
-    one row streams, and from three on the library is quicker)."""
+    follows in the same launch. One row streams; on AMD's GPUs two have the same bits alone and among
+    others (on NVIDIA's the library is quicker from three on)."""
     nvidia = unit == "wgmma"
     code = f"""
     nvidia = {nvidia}
@@ -484,8 +484,8 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
             with_bias = exact + b.cpu().double().numpy()
             assert close(F.linear(x, w, b), with_bias)
             assert close(F.relu(F.linear(x, w, b)) * 2, np.maximum(with_bias, 0) * 2)
-            for i in range(0 if nvidia else m):
-                assert pf.equal(F.linear(x[i : i + 1], w), y[i : i + 1]), (dtype, m, n, k, i)
+            for i in range(0 if nvidia else m - 1):
+                assert pf.equal(F.linear(x[i : i + 2], w), y[i : i + 2]), (dtype, m, n, k, i)
             assert close(F.linear(x.reshape(1, m, k), w)[0], exact)
     # What is infinite, no number or large, where it belongs and nowhere else.
     for n, k in ((9, 64), (401, 1608)):
@@ -502,7 +502,7 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
     run(code, **environment(unit), **keep(tmp_path / "texts"))
     options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
     found = {dict(re.findall(r"-D(\w+)=(\S+)", o)).get("ROWS") for o in options}
-    assert ({"2"} if nvidia else {"1", "2", "4", "8"}) <= found
+    assert ({"2"} if nvidia else {"2", "4", "8"}) <= found and "1" not in found
     found = [dict(re.findall(r"-D(\w+)=(\S+)", o)) for o in options]
     parts = {o.get("PARTS") for o in found if "SLOTS" in o}
     assert parts == ({"1", "2", "4"} if nvidia else set())

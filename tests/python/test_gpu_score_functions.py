@@ -7,6 +7,7 @@ from standin import cache, run  # noqa: F401
 
 GPUS = {
     "64 lanes": {"PYFLAME_STANDIN_ARCH": "gfx942"},
+    "64 lanes, CDNA 4": {"PYFLAME_STANDIN_ARCH": "gfx950"},
     "32 lanes": {"PYFLAME_STANDIN_ARCH": "gfx1100"},
     "ampere": {**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": 80},
     "hopper": {**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": 90},

@@ -38,6 +38,9 @@ PF_DEVICE void pf_prefetch(const void*) {}
 PF_DEVICE unsigned pf_thread() {
   return pf_shim->thread;
 }
+PF_DEVICE unsigned pf_thread_anew() {
+  return pf_thread();
+}
 PF_DEVICE unsigned pf_block() {
   return pf_shim->block;
 }
