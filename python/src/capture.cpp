@@ -10,6 +10,7 @@
 #include "common.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
+#include "engine/region.h"
 #include "region.h"
 #include "surroundings.h"
 
@@ -65,14 +66,7 @@ nb::list launches(const Capture& c) {
 }  // namespace
 
 bool has_hooks(const Tensor& leaf) {
-  const autograd::Meta* meta = leaf->meta;
-  if (!meta) return false;
-  if (!meta->hooked.empty()) return true;
-  const autograd::Node* a = meta->accumulator.get();
-  if (!a) return false;
-  const auto& e = a->extras;  // there, too, where Python has seen the node
-  return !a->hooks.empty() ||
-         (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
+  return autograd::has_hooks(leaf);
 }
 
 void about_to_set(RandomState s) {
@@ -119,6 +113,7 @@ void init_capture(nb::module_& m) {
       .def("broken", &Capture::broken)
       .def_rw("moves", &Capture::moves)
       .def("read_again", &Capture::read_again)
+      .def_ro("passes", &Capture::passes)
       .def("leaves",
            [](const Capture& c) {
              nb::list r;

@@ -12,6 +12,7 @@
 #include "core/sparse.h"
 #include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
+#include "engine/capture.h"
 #include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/region.h"
@@ -471,6 +472,8 @@ std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
                                            std::span<const Tensor> grad_outputs, bool retain_graph,
                                            bool create_graph, bool allow_unused, const char* op) {
   check_gradients(outputs.size(), grad_outputs);
+  if (engine::Capture* c = engine::capturing()) [[unlikely]]
+    c->passes = true;
   Pass pass(retain_graph, create_graph);
   std::vector<Tensor> result(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {

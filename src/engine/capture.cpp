@@ -261,14 +261,15 @@ void Capture::watch(std::span<const Tensor> tensors) {
   watched_.clear();
   for (const Tensor& t : tensors)
     watched_.push_back({t, t->storage.get(), t->shape, t->strides, t->offset,
-                        static_cast<bool>(t->requires_grad)});
+                        static_cast<bool>(t->requires_grad), autograd::has_hooks(t)});
 }
 
 bool Capture::watched_still_there() const {
   return std::all_of(watched_.begin(), watched_.end(), [](const Watched& w) {
     const TensorImpl& t = *w.tensor.impl();
-    return t.storage.get() == w.storage && t.requires_grad == w.requires_grad &&
-           t.offset == w.offset && t.shape == w.shape && t.strides == w.strides;
+    return (w.hooked || !autograd::has_hooks(w.tensor)) && t.storage.get() == w.storage &&
+           t.requires_grad == w.requires_grad && t.offset == w.offset && t.shape == w.shape &&
+           t.strides == w.strides;
   });
 }
 

@@ -70,6 +70,7 @@ class Capture {
   // Whether what somebody can still look at may give its memory away (takeover.h): a capture where
   // somebody then does look is broken by that, and may be made without.
   bool moves = false;
+  bool passes = false;  // a backward pass has run within
   bool read_again() const { return read_again_; }
   void note_read_again() {
     read_again_ = true;
@@ -343,7 +344,7 @@ class Capture {
     Storage* storage;
     Dims shape, strides;
     int64_t offset;
-    bool requires_grad;
+    bool requires_grad, hooked;
   };
   std::vector<Watched> watched_;
   uint64_t random_first_ = 0, seed_ = 0;

@@ -1,4 +1,4 @@
-// Who is told of writes to what replayed calls have read.
+// Hooks of leaves, and who is told of writes to what replayed calls have read.
 #include "engine/region.h"
 
 #include <algorithm>
@@ -6,7 +6,20 @@
 
 #include "engine/capture.h"
 
-namespace pyflame::engine {
+namespace pyflame {
+
+bool autograd::has_hooks(const Tensor& leaf) {
+  const Meta* meta = leaf->meta;
+  if (!meta) return false;
+  if (!meta->hooked.empty()) return true;
+  const Node* a = meta->accumulator.get();
+  if (!a) return false;
+  const auto& e = a->extras;  // there, too, where Python has seen the node
+  return !a->hooks.empty() ||
+         (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
+}
+
+namespace engine {
 namespace {
 
 struct Watches {
@@ -51,4 +64,5 @@ void Watch::about_to_write(const Storage& s) {
   for (const auto& tell : told) tell();
 }
 
-}  // namespace pyflame::engine
+}  // namespace engine
+}  // namespace pyflame

@@ -18,6 +18,8 @@ namespace pyflame::autograd {
 // the pass that this thread is in does not ask for it.
 std::vector<Tensor> region_gradients(std::span<const Tensor> outputs, std::span<const Edge> inputs,
                                      std::span<const Tensor> gradients);
+// Whether somebody is to hear of a leaf's gradient.
+bool has_hooks(const Tensor& leaf);
 // The first of so many record numbers that no node gets by itself: for a tape that is made later in
 // the place of what is recorded next.
 inline constexpr uint64_t kReserved = uint64_t{1} << 20;

@@ -13,9 +13,10 @@ import region_programs
 
 import pyflame as pf
 
-COUNT = int(os.environ.get("PYFLAME_REGIONS", "300"))
-FIRST = int(os.environ.get("PYFLAME_REGIONS_FIRST", "0"))
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+# A stand-in for a GPU compiles each kernel of each program.
+COUNT = int(os.environ.get("PYFLAME_REGIONS", "300" if DEVICE in ("cpu", "paranoid") else "10"))
+FIRST = int(os.environ.get("PYFLAME_REGIONS_FIRST", "0"))
 PARTS = 10
 
 
@@ -39,7 +40,7 @@ def test_random_regions(part):
     for number, what in found.items():
         print(f"{number}: {what}\n{region_programs.Program(number)}\n")
     assert not found
-    assert replays > len(numbers)  # of ten times as many calls
+    assert replays > len(numbers) or COUNT < 100  # of ten times as many calls
 
 
 if __name__ == "__main__":

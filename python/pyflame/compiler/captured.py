@@ -280,7 +280,8 @@ class Step:
             capture.abandon()  # of one that has not ended
             _C.clear_autocast_cache()
         wrote = self._wrote(variant, given)
-        if any(_C._has_hooks(p) for p, _ in capture.leaves()):
+        heard = [p for p, _ in capture.leaves()] + (leaves if capture.passes else [])
+        if any(_C._has_hooks(p) for p in heard):
             variant.reason = "hooks of parameters, which Python has to call"
         elif wrote:
             variant.reason = wrote
