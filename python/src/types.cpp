@@ -69,8 +69,8 @@ PyType_Spec dtype_spec = {"pyflame.dtype", sizeof(PyDType), 0,
 
 // ---- device -------------------------------------------------------------------------------------
 // Kinds that PyTorch's programs ask about, and that are not here: they can be named and compared.
-constexpr const char* kElsewhere[] = {"mps",    "xpu",   "xla",   "hpu",    "ipu",  "mtia",
-                                      "maia",   "ve",    "fpga",  "vulkan", "lazy", "mkldnn",
+constexpr const char* kElsewhere[] = {"mps",    "xpu",   "xla",    "hpu",          "ipu",  "mtia",
+                                      "maia",   "ve",    "fpga",   "vulkan",       "lazy", "mkldnn",
                                       "opengl", "ideep", "opencl", "privateuseone"};
 struct NamedDevice : PyDevice {
   const char* elsewhere;  // one of those, or null
@@ -239,8 +239,8 @@ PyType_Slot device_slots[] = {
      const_cast<char*>("device(type, index=None)\n--\n\nA device: pyflame.device('cpu'), "
                        "device('gpu:0'), device('rocm', 1).")},
     {0, nullptr}};
-PyType_Spec device_spec = {"pyflame.device", sizeof(NamedDevice), 0,
-                           Py_TPFLAGS_DEFAULT, device_slots};
+PyType_Spec device_spec = {"pyflame.device", sizeof(NamedDevice), 0, Py_TPFLAGS_DEFAULT,
+                           device_slots};
 
 // ---- Size ---------------------------------------------------------------------------------------
 PyObject* as_size(PyObject* tuple) {  // steals; passes errors and other types on

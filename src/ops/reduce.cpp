@@ -384,7 +384,8 @@ Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<D
 }
 Tensor nansum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
   PF_AUTOCAST("nansum", RaiseElseFollow, nansum, x, dim, keepdim, dtype);
-  // What becomes an integer has no NaN left to be seen; complex sums have no kernel that leaves out.
+  // What becomes an integer has no NaN left to be seen; complex sums have no kernel that leaves
+  // out.
   const bool cut = x.defined() && is_float(x->dtype) && dtype && !is_float(*dtype);
   if (cut || (x.defined() && is_complex(x)))
     return sum(where(ne(x, x), Scalar(0.0), x), dim, keepdim, dtype);

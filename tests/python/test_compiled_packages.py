@@ -132,6 +132,15 @@ def test_files_that_are_no_libraries(tmp_path):
     assert not extensions.is_against_torch(str(tmp_path / "nowhere"))
     path.write_bytes(b"")
     assert not extensions.holds(str(path), "name")
+    path.write_bytes(b"some names(Tensor x)\0nms.overload\0a_long_on\1e")
+    for name, there in (
+        ("names", True),
+        ("nms", True),
+        ("name", False),
+        ("a_long_one", True),
+        ("other", False),
+    ):
+        assert extensions.holds(str(path), name) is there
 
 
 class On:

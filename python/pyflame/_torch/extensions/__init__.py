@@ -42,10 +42,12 @@ def load(path, asked):
 
 def holds(path, name):
     """Whether a library may register `name`: where it is read from, its text is in the file; a
-    compiler may cut a short one after 8 letters."""
+    compiler may cut a short one after 8 letters. One that is shorter ends there."""
+    text = name.encode()
+    texts = [text[:8]] if len(text) >= 8 else [text + end for end in (b"\0", b"(", b".")]
     try:
         with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return data.find(name.encode()[:8]) >= 0
+            return any(data.find(t) >= 0 for t in texts)
     except (OSError, ValueError):  # gone meanwhile, or empty
         return False
 

@@ -11,12 +11,8 @@ from . import _C as _c
 from . import library as _library
 
 _where = {}
-_PYTORCHS = (
-    "aten",
-    "c10d",
-    "c10d_functional",
-    "_c10d_functional",
-)  # namespaces that packages compare operators of
+# Namespaces of whose operators there is each, since packages compare them.
+_PYTORCHS = ("aten", "c10d", "c10d_functional", "_c10d_functional")
 
 
 class _Operator:
@@ -93,9 +89,8 @@ class _Profiler(_Namespace):
 _where["profiler"] = _Profiler("profiler")
 for _function in (_Profiler._record_function_enter, _Profiler._record_function_exit):
     _function.has_side_effect = True  # for torch.fx
-    _function._RecordFunction = _function.default = (
-        _function  # overloads, which xformers compares with
-    )
+    # Overloads, which xformers compares with.
+    _function._RecordFunction = _function.default = _function
 
 
 loaded_libraries = set()
