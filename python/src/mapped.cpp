@@ -20,6 +20,10 @@ struct MappedBytes {
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError, "pf: got an object without a file inside");
+    return -1;
+  }
   const auto* m = nb::inst_ptr<MappedBytes>(self);
   return PyBuffer_FillInfo(view, self, m->file.data(), static_cast<Py_ssize_t>(m->file.size()),
                            m->readonly, flags);

@@ -175,6 +175,8 @@ def drawn(rng, row):
     texts = {}
     for p in sorted(present, key=lambda p: p.name in ("index", "indices")):
         texts[p.name] = d.argument(p)
+    if len(d.case.names) > 12:
+        raise TypeError("the thirteenth tensor would be called as the module is")
     space = {"m": pf, "nan": NAN, "inf": INF}
     for line in d.case.setup:
         exec(line, space)  # noqa: S102 (of our own making)
