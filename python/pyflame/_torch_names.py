@@ -297,7 +297,9 @@ def from_file(
     written to the file, which is made as long as it takes; otherwise it stays in memory."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if not isinstance(size, int) or size < 0 or size * dtype.itemsize >= 2**63:
-        raise _C.ValueError(f"pf.from_file: got size {size!r}; expected a number of elements from 0")
+        raise _C.ValueError(
+            f"pf.from_file: got size {size!r}; expected a number of elements from 0"
+        )
     flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
     file = _files.open_regular(filename, "from_file", flags=flags)
     try:

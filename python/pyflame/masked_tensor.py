@@ -167,7 +167,9 @@ def _call(name, args, kwargs):
     if name == "where":
         condition, x, y = args
         if isinstance(condition, MaskedTensor):
-            raise TypeError("pf.masked: got a MaskedTensor as a condition; expected bools; see get_data()")
+            raise TypeError(
+                "pf.masked: got a MaskedTensor as a condition; expected bools; see get_data()"
+            )
         given = [a for a in (x, y) if isinstance(a, MaskedTensor)]
         mask = _ops.where(condition, *(getattr(a, "_mask", True) for a in (x, y)))
         shown = [a._counted() if isinstance(a, MaskedTensor) else a for a in (x, y)]

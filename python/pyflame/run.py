@@ -106,7 +106,9 @@ def _script(path, args):
 def _is_archive(path):
     import zipfile
 
-    return os.path.isfile(path) and zipfile.is_zipfile(path)  # it looks for the end of what has none
+    return os.path.isfile(path) and zipfile.is_zipfile(
+        path
+    )  # it looks for the end of what has none
 
 
 def _module(name, args):

@@ -234,8 +234,8 @@ inline bool is_tensor(PyObject* o) {
 inline Tensor& tensor_of(PyObject* o) {
   return reinterpret_cast<PyTensor*>(o)->tensor;
 }
-// Of any object; TypeError where it is no tensor, or one with nothing inside: Tensor.__new__(cls), or a
-// subclass whose __init__ does not call the base's.
+// Of any object; TypeError where it is no tensor, or one with nothing inside: Tensor.__new__(cls),
+// or a subclass whose __init__ does not call the base's.
 Tensor& tensor_in(PyObject* o);
 // What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
 // that imports that (`pyflame run`).

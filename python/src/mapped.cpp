@@ -14,13 +14,16 @@ namespace {
 // The first bytes of a file, by the buffer protocol.
 struct MappedBytes {
   MappedBytes(int fd, size_t size, std::string path, const char* op, MappedFile::Writes writes)
-      : file(fd, size, std::move(path), op, writes),
-        readonly(writes == MappedFile::Writes::None) {}
+      : file(fd, size, std::move(path), op, writes), readonly(writes == MappedFile::Writes::None) {}
   MappedFile file;
   bool readonly;
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError, "pf: got an object without a file inside");
+    return -1;
+  }
   const auto* m = nb::inst_ptr<MappedBytes>(self);
   return PyBuffer_FillInfo(view, self, m->file.data(), static_cast<Py_ssize_t>(m->file.size()),
                            m->readonly, flags);
@@ -35,7 +38,8 @@ MappedFile::Writes writes_of(const std::string& text) {
 }  // namespace
 
 void bind_mapped(nb::module_& m) {
-  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                                {0, nullptr}};
   nb::class_<MappedBytes>(m, "_MappedBytes", nb::type_slots(slots))
       // `op` is what errors begin with; `writes` is "copies", "none" or "file".
       .def(

@@ -22,10 +22,11 @@ PyInterpreterState* g_interpreter = nullptr;
 bool g_imported = false;  // the package, too: its __init__ has run to its end
 
 void refuse_import(const char* why) {
-  PyErr_Format(PyExc_ImportError,
-               "pyflame: it is in this process already, and %s; expected one import in each process; "
-               "start another process, or leave pyflame's entries in sys.modules",
-               why);
+  PyErr_Format(
+      PyExc_ImportError,
+      "pyflame: it is in this process already, and %s; expected one import in each process; "
+      "start another process, or leave pyflame's entries in sys.modules",
+      why);
 }
 
 void bind(nb::module_ m) {
@@ -81,8 +82,8 @@ ModuleState* state_of(PyObject* module) {
   return static_cast<ModuleState*>(PyModule_GetState(module));
 }
 
-// The module itself once more where its first import was interrupted behind our back (a signal between
-// the module's making and importlib's entry of it).
+// The module itself once more where its first import was interrupted behind our back (a signal
+// between the module's making and importlib's entry of it).
 PyObject* create(PyObject* spec, PyModuleDef*) {
   if (g_interpreter) {
     if (PyInterpreterState_Get() != g_interpreter)

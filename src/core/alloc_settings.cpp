@@ -125,9 +125,10 @@ AllocSettings parse_alloc_settings(const std::string& text, const char* variable
 }
 
 AllocSettings alloc_settings_of_environment() {
-  for (const char* name : {kAllocVariable, "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
-                           "PYTORCH_ALLOC_CONF"})
-    if (const char* text = std::getenv(name); text && *text) return parse_alloc_settings(text, name);
+  for (const char* name :
+       {kAllocVariable, "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"})
+    if (const char* text = std::getenv(name); text && *text)
+      return parse_alloc_settings(text, name);
   return {};
 }
 

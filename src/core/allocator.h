@@ -66,8 +66,8 @@ struct AllocSettings {
   bool split = true;             // false: every block is an allocation of its own
   int caching = -1;              // 0, 1; -1: as the device likes it
 };
-// Of the text of a variable. ValueError for keys that are unknown, naming those that are not; where the
-// variable is one of PyTorch's they are told once and ignored, and its own keys passed over.
+// Of the text of a variable. ValueError for keys that are unknown, naming those that are not; where
+// the variable is one of PyTorch's they are told once and ignored, and its own keys passed over.
 AllocSettings parse_alloc_settings(const std::string& text, const char* variable);
 // From the environment: the first of PYFLAME_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF,
 // PYTORCH_CUDA_ALLOC_CONF, PYTORCH_ALLOC_CONF that is set.

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <new>
 #include <mutex>
+#include <new>
 
 #include "core/lock.h"
 
@@ -90,7 +90,8 @@ CgroupMemory cgroup_memory(const std::string& groups, const std::string& root) {
     controllers.append(line, a + 1, b - a - 1).push_back(',');
     const bool v2 = controllers == ",,";
     if (!v2 && controllers.find(",memory,") == std::string::npos) continue;
-    // In a container the root that is seen may be the group itself: the way there then leads nowhere.
+    // In a container the root that is seen may be the group itself: the way there then leads
+    // nowhere.
     std::string path = line.substr(b + 1);
     for (;;) {
       look(root + (v2 ? "" : "/memory") + (path == "/" ? "" : path), v2);

@@ -6,8 +6,8 @@
 
 namespace pyflame {
 
-// Whether memory is counted when it is mapped, so that a mapping can be refused: RLIMIT_AS, RLIMIT_DATA,
-// strict overcommit. Asked anew each time, since a program may lower them.
+// Whether memory is counted when it is mapped, so that a mapping can be refused: RLIMIT_AS,
+// RLIMIT_DATA, strict overcommit. Asked anew each time, since a program may lower them.
 bool mappings_are_counted();
 
 // The tightest memory limit of this process's cgroup and of those around it (v1 or v2). What files

@@ -114,8 +114,7 @@ MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op, Wr
     int error;
     do error = posix_fallocate(fd, 0, static_cast<off_t>(size));
     while (error == EINTR);
-    // Where the system has no such call (and no disk to fill) the pages are all there is.
-    if (error != 0 && error != EOPNOTSUPP && error != EINVAL && error != ENODEV)
+    if (error != 0)
       PF_FAIL(FileError, op, "cannot get ", size, " bytes of room for '", path_,
               "': ", std::strerror(error), "; expected them on its disk; make room there");
   }

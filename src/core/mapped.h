@@ -11,8 +11,9 @@
 
 namespace pyflame {
 
-// The first `size` bytes of an open file in memory. Writes go to copies of pages, are none, or go to the
-// file, which then gets its room on the disk at once: a page that finds none would be a SIGBUS, too.
+// The first `size` bytes of an open file in memory. Writes go to copies of pages, are none, or go
+// to the file, which then gets its room on the disk at once: a page that finds none would be a
+// SIGBUS, too.
 class MappedFile {
  public:
   enum class Writes { ToCopies, None, ToFile };

@@ -194,10 +194,11 @@ void tell_what_is_set_late(DeviceType type) {
     const char* name = hiding(type)[i];
     const std::string now = text_of(name);
     if (now == p.hiding[i] || p.told.exchange(true)) continue;
-    notice((std::string(name) + " is " + now + " now, and was " + p.hiding[i] +
-            " when GPUs were first asked for: the runtime has read it, and the change means nothing; "
-            "set it before the program's first use of a GPU")
-               .c_str());
+    notice(
+        (std::string(name) + " is " + now + " now, and was " + p.hiding[i] +
+         " when GPUs were first asked for: the runtime has read it, and the change means nothing; "
+         "set it before the program's first use of a GPU")
+            .c_str());
   }
 }
 

@@ -40,8 +40,8 @@ size_t page_round(size_t n) {
   return (n + 4095) / 4096 * 4096;
 }
 
-// PYFLAME_GUARD_PAGES=1, for tests: each block ends where a page begins that nobody may touch, so what
-// is read or written behind it ends the process.
+// PYFLAME_GUARD_PAGES=1, for tests: each block ends where a page begins that nobody may touch, so
+// what is read or written behind it ends the process.
 bool guarded() {
   static const bool on = [] {
     const char* v = std::getenv("PYFLAME_GUARD_PAGES");
@@ -49,7 +49,8 @@ bool guarded() {
   }();
   return on;
 }
-// Behind a block are up to 7 bytes that may be touched: code may take the widest numbers as aligned.
+// Behind a block are up to 7 bytes that may be touched: code may take the widest numbers as
+// aligned.
 size_t before_guard(size_t bytes) {
   return page_round((bytes + 7) / 8 * 8);
 }

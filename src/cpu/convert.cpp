@@ -52,9 +52,9 @@ struct Geometry {
 };
 
 // ---- same dtype: only moves --------------------------------------------------------------------
-constexpr int64_t kBox = 128 << 10;   // bytes of a buffered box
+constexpr int64_t kBox = 128 << 10;     // bytes of a buffered box
 constexpr int64_t kSmallBox = 8 << 10;  // of one that lies on the stack
-constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
+constexpr int64_t kChunk = 64 << 10;    // bytes moved between two looks at the geometry
 
 void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   // The input's own inner dimension comes second, so that boxes are read along it.

@@ -24,8 +24,8 @@
 namespace pyflame::cpu {
 namespace {
 
-// OpenBLAS maps 40 MB, has a buffer of up to 128 MB for each thread from its opening on, and takes one for
-// a call. Where it gets none it ends the process, or asks again and again.
+// OpenBLAS maps 40 MB, has a buffer of up to 128 MB for each thread from its opening on, and takes
+// one for a call. Where it gets none it ends the process, or asks again and again.
 constexpr size_t kBuffer = size_t{128} << 20, kRoomToRun = kBuffer + (size_t{32} << 20);
 size_t room_to_open() {
 #ifdef PYFLAME_OPENMP

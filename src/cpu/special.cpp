@@ -161,7 +161,8 @@ double log_gamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-// d - log(1 + d), which is d^2 / 2 for small ones: with s = d / (2 + d) it is d s - 2 (atanh(s) - s).
+// d - log(1 + d), which is d^2 / 2 for small ones: with s = d / (2 + d) it is d s - 2 (atanh(s) -
+// s).
 double above_log(double d) {
   if (std::abs(d) >= 0.5) return d - std::log1p(d);
   const double s = d / (2 + d), square = s * s;
@@ -200,7 +201,8 @@ class Temme {
       if (k > 0) {
         odd *= 2 * k + 1;
         sign = -sign;
-        const double stirling = odd * alpha[2 * k + 1];  // of Gamma's series, times k-th power of -1
+        const double stirling =
+            odd * alpha[2 * k + 1];  // of Gamma's series, times k-th power of -1
         for (int n = 0; n + 2 * k < kAll - 2; ++n)
           row[n] = sign * stirling * first[n] + (n + 2) * row[n + 2];
       }

@@ -341,8 +341,8 @@ constexpr int64_t kHeldBytes = int64_t{40} << 10;
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
-// Tiles of a few operands fit on the stack: small launches take no memory. A thread may have a stack of
-// 128 KB, which is enough for the fewest.
+// Tiles of a few operands fit on the stack: small launches take no memory. A thread may have a
+// stack of 128 KB, which is enough for the fewest.
 constexpr size_t kOwnBytes = size_t{64} << 10, kFewBytes = size_t{16} << 10;
 
 template <size_t kBytes, class F>

@@ -30,8 +30,8 @@ constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is comp
 constexpr size_t kHeldBytes = size_t{64} << 20, kHeldBytesAhead = size_t{512} << 20;
 constexpr size_t kBudgetCheck = 1 << 20;
 
-// Which operations run before their call returns: none; those on GPUs, where launches are to block, so
-// that a launch's error is raised by the call that made it; all.
+// Which operations run before their call returns: none; those on GPUs, where launches are to block,
+// so that a launch's error is raised by the call that made it; all.
 enum class Eager : uint8_t { None, OnGpus, All };
 bool set(const char* name) {
   const char* v = std::getenv(name);
@@ -634,8 +634,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     long_work(work);
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
-    const bool keeps =
-        options.keeps >= 0 && device.is_cpu() && !runs_at_once(device);
+    const bool keeps = options.keeps >= 0 && device.is_cpu() && !runs_at_once(device);
     const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
     if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
       run_kernel(k, device, stream, tensors, scalars, options);

@@ -364,7 +364,8 @@ Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, cons
       op, {y}, {x, weight, bias}, {Saved(x), Saved(weight), Saved(mean), Saved(rstd)},
       [groups, eps, bias_type = dtype_or(bias), op](const Context& c) -> Grads {
         const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
-        const int64_t n = x->shape[0], channels = channels_of(x), each = channels / std::max<int64_t>(groups, 1);
+        const int64_t n = x->shape[0], channels = channels_of(x),
+                      each = channels / std::max<int64_t>(groups, 1);
         if (x->numel == 0) return of_nothing(x, g, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w}))
           return composed(x, g, w, c.needs(2), bias_type, groups, eps, {}, {});

@@ -1,6 +1,8 @@
 // Views: other shapes over the same memory. Nothing is recorded and nothing is copied.
 #include <algorithm>
 
+#include "core/limits.h"
+#include "core/room.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -435,6 +437,17 @@ int split_dim(const Tensor& t, int64_t dim, const char* op) {
 
 }  // namespace
 
+// Before as many views are made as a size or an argument says, which no memory stands behind.
+static void check_pieces(int64_t count, const char* op) {
+  constexpr int64_t kMany = 1 << 20;
+  constexpr size_t kEach = 256;  // bytes that a view takes
+  PF_CHECK(count < int64_t{1} << 31, ValueError, op, "got a call for ", count,
+           " tensors; expected fewer than 2^31; take larger pieces");
+  PF_CHECK(count < kMany || has_room(static_cast<size_t>(count) * kEach), OutOfMemoryError, op,
+           "there is no memory for ", count, " tensors; this process may have ", memory_limits(),
+           "; take larger pieces");
+}
+
 TensorList split(const Tensor& t, int64_t size, int64_t dim) {
   const int d = split_dim(t, dim, "split");
   const int64_t n = t->shape[d];
@@ -442,8 +455,10 @@ TensorList split(const Tensor& t, int64_t size, int64_t dim) {
            " for dimension ", d, " of shape ", t->shape,
            "; expected at least 1; give a positive "
            "size of the pieces");
+  const int64_t count = n > 0 ? (n - 1) / size + 1 : 0;
+  check_pieces(count, "split");
   IntList sizes;
-  for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
+  for (int64_t i = 0; i < count; ++i) sizes.push_back(std::min(size, n - i * size));
   if (sizes.empty()) sizes.push_back(0);
   return pieces(t, d, sizes);
 }
@@ -466,15 +481,19 @@ TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
   const int d = split_dim(t, dim, "chunk");
   PF_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks,
            " chunks; expected at least 1; give a positive number");
-  const int64_t n = t->shape[d], size = (n + chunks - 1) / chunks;
-  if (n == 0) return pieces(t, d, IntList(static_cast<size_t>(chunks), 0));
-  return split(t, size, d);
+  const int64_t n = t->shape[d];
+  if (n == 0) {
+    check_pieces(chunks, "chunk");
+    return pieces(t, d, IntList(static_cast<size_t>(chunks), 0));
+  }
+  return split(t, (n - 1) / chunks + 1, d);
 }
 
 static TensorList tensor_split(const Tensor& t, int64_t sections, int64_t dim) {
   const int d = split_dim(t, dim, "tensor_split");
-  PF_CHECK(sections > 0 && sections < int64_t{1} << 31, ValueError, "tensor_split", "got ",
-           sections, " sections; expected 1 to 2^31 - 1; correct the number");
+  PF_CHECK(sections > 0, ValueError, "tensor_split", "got ", sections,
+           " sections; expected at least 1; correct the number");
+  check_pieces(sections, "tensor_split");
   const int64_t n = t->shape[d];
   IntList sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(n / sections + (i < n % sections));
@@ -495,6 +514,7 @@ static TensorList tensor_split_at(const Tensor& t, const IntList& indices, int64
 
 TensorList unbind(const Tensor& t, int64_t dim) {
   const int d = split_dim(t, dim, "unbind");
+  check_pieces(t->shape[d], "unbind");
   TensorList out;
   for (int64_t i = 0; i < t->shape[d]; ++i) out.push_back(select(t, d, i));
   if (out.size() > 1 && autograd::wanted({t}))

@@ -32,11 +32,35 @@ MEMORY = 2 << 30  # bytes of addresses that calls may take
 NAN, INF = float("nan"), float("inf")
 ROWS = [r for r in pf.ops.table() if not r["name"].startswith("test_")]
 DTYPES = [v for v in vars(pf).values() if isinstance(v, pf.dtype)]
-HUGE = [2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63), 2**64, -(2**70), 10**6, 65537]
+HUGE = [
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**40,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+    2**64,
+    -(2**70),
+    10**6,
+    65537,
+]
 INTS = [0, 1, -1, 2, -2, 3, 7, 12, 13, 64, 100, *HUGE]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, NAN, INF, -INF, 1e300, 1e-320, 2.0**63, -1e30]
 SIZES = [0, 0, 1, 1, 2, 3, 5, 17]
-TEXTS = ["mean", "sum", "none", "x", "", "float32", "reflect", "bilinear", "ij,jk->ik", "\ud800", "a" * 300]
+TEXTS = [
+    "mean",
+    "sum",
+    "none",
+    "x",
+    "",
+    "float32",
+    "reflect",
+    "bilinear",
+    "ij,jk->ik",
+    "\ud800",
+    "a" * 300,
+]
 
 # What ends or changes the process, waits for others, or writes files.
 LEFT_OUT = set(
@@ -97,7 +121,7 @@ def _tensor(rng):
     elif how < 0.36:
         t = pf.empty(rng.choice([(2**40, 0, 3), (0, 2**62), (0,) * 12, (1,) * 12]), dtype=dtype)
     elif how < 0.4 and dtype.bits >= 8:
-        t = pf.zeros(1, dtype=dtype).expand(rng.choice([2**20, 2**30]))
+        t = pf.zeros(1, dtype=dtype).expand(rng.choice([2**16, 2**24]))
     elif how < 0.44:
         t = pf.empty(shape, dtype=dtype, device="meta")
     if (dtype.is_floating_point or dtype.is_complex) and rng.random() < 0.25:
@@ -128,7 +152,9 @@ def of_type(rng, kind):
         "Tensor": lambda: tensor(rng),
         "Tensor[]": lambda: [tensor(rng) for _ in range(rng.randint(0, 4))],
         "int": ints,
-        "int[]": lambda: rng.choice([tuple, list])(ints() for _ in range(rng.choice([0, 1, 2, 3, 13]))),
+        "int[]": lambda: rng.choice([tuple, list])(
+            ints() for _ in range(rng.choice([0, 1, 2, 3, 13]))
+        ),
         "float": lambda: rng.choice(FLOATS),
         "float[]": lambda: [rng.choice(FLOATS) for _ in range(rng.randint(0, 4))],
         "bool": lambda: rng.random() < 0.5,
@@ -149,6 +175,8 @@ def drawn(rng, row):
     texts = {}
     for p in sorted(present, key=lambda p: p.name in ("index", "indices")):
         texts[p.name] = d.argument(p)
+    if len(d.case.names) > 12:
+        raise TypeError("the thirteenth tensor would be called as the module is")
     space = {"m": pf, "nan": NAN, "inf": INF}
     for line in d.case.setup:
         exec(line, space)  # noqa: S102 (of our own making)
@@ -286,7 +314,16 @@ def wild(rng, call, number):
 def _names():
     found = {}
     places = [("pf", pf, pf.__all__)]
-    for path in ("nn.functional", "linalg", "fft", "special", "ops", "func", "nn.init", "nn.utils.rnn"):
+    for path in (
+        "nn.functional",
+        "linalg",
+        "fft",
+        "special",
+        "ops",
+        "func",
+        "nn.init",
+        "nn.utils.rnn",
+    ):
         module = pf
         for part in path.split("."):
             module = getattr(module, part)
@@ -311,7 +348,19 @@ def _names():
 _OF_OBJECTS = {"__class__", "__init_subclass__", "__subclasshook__", "__del__", "__getattribute__"}
 _OF_OBJECTS |= {"__setattr__", "__delattr__", "__dir__", "__sizeof__", "__init__"}
 # Of the extension module: functions that take tensors. Others set up the package, or hold the process.
-_OURS = ("tensor", "grad", "view", "save", "give", "dlpack", "export", "hidden", "leaf", "version", "storage")
+_OURS = (
+    "tensor",
+    "grad",
+    "view",
+    "save",
+    "give",
+    "dlpack",
+    "export",
+    "hidden",
+    "leaf",
+    "version",
+    "storage",
+)
 
 
 def _harmless(name):
@@ -330,12 +379,26 @@ def names(rng, call, number):
     named = {}
     with contextlib.suppress(TypeError, ValueError):
         known = list(inspect.signature(function).parameters)[len(args) :]
-        named = {n: anything(rng) for n in known if rng.random() < 0.3 and n not in ("args", "kwargs")}
+        named = {
+            n: anything(rng) for n in known if rng.random() < 0.3 and n not in ("args", "kwargs")
+        }
     call(rng, name, function, args, named)
 
 
 # Of the extension module: what sets up the process, or holds it.
-_SETS = ("_enter", "_exit", "_import", "_await", "_forget", "_push", "_pop", "set_", "_set", "_begin", "_end")
+_SETS = (
+    "_enter",
+    "_exit",
+    "_import",
+    "_await",
+    "_forget",
+    "_push",
+    "_pop",
+    "set_",
+    "_set",
+    "_begin",
+    "_end",
+)
 
 
 def _holders():
@@ -354,7 +417,12 @@ def empty(rng, call, number):
     """A member of Tensor or a function of the extension module with objects that hold nothing."""
     holder, name = HOLDERS[number % len(HOLDERS)]
     masked = pf.masked.masked_tensor(pf.ones(3), pf.tensor([True, False, True]))
-    makers = [empty_object, lambda: empty_object(pf.nn.Parameter), lambda: masked, pf.ones(2, 2).to_sparse]
+    makers = [
+        empty_object,
+        lambda: empty_object(pf.nn.Parameter),
+        lambda: masked,
+        pf.ones(2, 2).to_sparse,
+    ]
     if holder == "Tensor":
         member = inspect.getattr_static(pf.Tensor, name)
         if not callable(member) and hasattr(member, "__get__"):

@@ -45,6 +45,15 @@ def refused(capsys, *args):
     return err
 
 
+def test_programs_that_never_end(capsys):
+    for command in (["run", "/dev/zero"], ["run", "/dev/full"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 2 and "more than 64 MiB" in capsys.readouterr().err
+    cli.main(["check", "/dev/zero"])
+    assert "more than 64 MiB" in capsys.readouterr().out
+
+
 # ---- arguments ----------------------------------------------------------------------------------
 
 VALUES = [

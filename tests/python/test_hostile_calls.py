@@ -27,7 +27,12 @@ def child(tmp_path, kind, first, end, **env):
         capture_output=True,
         text=True,
         timeout=HANGS,
-        env={**os.environ, "PYFLAME_GUARD_PAGES": "1", "PYFLAME_ALLOC_CONF": "caching:False", **env},
+        env={
+            **os.environ,
+            "PYFLAME_GUARD_PAGES": "1",
+            "PYFLAME_ALLOC_CONF": "caching:False",
+            **env,
+        },
     )
     at = log.read_text(errors="replace").strip() if log.exists() else ""
     assert p.returncode == 0, (p.returncode, at, p.stdout[-3000:], p.stderr[-2000:])

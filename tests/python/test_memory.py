@@ -382,6 +382,34 @@ def test_settings_of_the_environment():
 
 
 @pytest.mark.parametrize(
+    "variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
+)
+def test_keys_of_pytorch_that_nobody_has(variable):
+    """A key that is misspelt is told, once and by the variable's name; PyTorch's own are passed over."""
+    script = """
+        import sys, warnings
+        import pyflame as pf
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            pf.set_device("paranoid")
+            pf.ones(3).sum().item()
+            pf.ones(3, device="cpu").sum().item()
+        print(len(said), *[str(w.message) for w in said])
+    """
+    none = {
+        n: "" for n in ("PYFLAME_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+    }
+    told = run(script, **none | {variable: "max_splt_size_mb:128,other:[1:2,3:4]"})
+    assert told.startswith(
+        f"1 pyflame: {variable}: the unknown key 'max_splt_size_mb' is ignored"
+    ), told
+    known = "roundup_power2_divisions:[256:1,512:2,>:4],backend:native,expandable_segments:True"
+    assert run(script, **none | {variable: known}).strip() == "0"
+    with pytest.raises(AssertionError, match=f"correct {variable}"):
+        run(script, **none | {variable: "max_split_size_mb:1"})
+
+
+@pytest.mark.parametrize(
     "settings, segments, inactive",
     [
         # 3 MiB out of the 4 MiB that were taken; whole blocks above the limit are not split.

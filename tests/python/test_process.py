@@ -91,8 +91,45 @@ def test_an_export_still_shares():
     assert view[1, 1] == 7 and view.shape == (2, 3)
 
 
+# ---- limits of memory ------------------------------------------------------------------------------
+LIMITED = """
+import resource, sys
+import pyflame as pf
+pf.ones(3).sum().item()
+name, room = sys.argv[1], int(sys.argv[2]) << 20
+line = {"DATA": "VmData", "AS": "VmSize"}[name]
+used = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(line)) << 10
+resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (used + room, resource.RLIM_INFINITY))
+calls = {
+    "product": lambda: pf.randn(300, 300) @ pf.randn(300, 300),
+    "convolution": lambda: pf.nn.functional.conv2d(pf.randn(2, 3, 32, 32), pf.randn(8, 3, 3, 3)),
+    "svd": lambda: pf.linalg.svd(pf.randn(60, 60)),
+    "solve": lambda: pf.linalg.solve(pf.randn(60, 60), pf.randn(60)),
+    "fft": lambda: pf.fft.fft(pf.randn(1000)),
+    "large": lambda: pf.ones(1 << 30),
+    "sort": lambda: pf.sort(pf.randn(200000)),
+}
+for what, call in calls.items():
+    try:
+        call()
+        pf.synchronize()
+    except pf.OutOfMemoryError as e:
+        assert f"RLIMIT_{name}, ulimit" in str(e) or "limit" not in str(e), e
+        print(what, "RLIMIT" in str(e))
+assert (pf.ones(1000) + 1).sum().item() == 2000
+"""
+
+
+@pytest.mark.parametrize("name", ["DATA", "AS"])
+@pytest.mark.parametrize("room", [30, 60, 100, 280, 400, 600])
+def test_little_memory(name, room):
+    """Whatever is left: results, or an error that names the limit. Libraries end the process, or ask
+    for ever."""
+    assert "large True" in program(LIMITED, name, room)
+
+
 # ---- import ---------------------------------------------------------------------------------------
-AGAIN = '''
+AGAIN = """
 import pyflame as pf
 x = pf.nn.Parameter(pf.ones(3))
 import importlib, sys
@@ -118,7 +155,7 @@ leave_out(["pyflame"])
 sys.modules.update(others)
 (x * 2).sum().backward()
 assert x.grad.tolist() == [2, 2, 2] and isinstance(x, pf.nn.Parameter)
-'''
+"""
 
 
 def test_a_second_import_is_refused():
@@ -390,7 +427,9 @@ def test_arrays_of_a_file_that_somebody_cuts(name, tmp_path):
     assert data[63][0].tolist() == values[63].tolist()
     os.truncate(tmp_path / name, 8192)
     for _ in range(2):
-        with pytest.raises(pf.FileError, match=f"pf.datasets.NumPyArrays: .*{name}.* became shorter"):
+        with pytest.raises(
+            pf.FileError, match=f"pf.datasets.NumPyArrays: .*{name}.* became shorter"
+        ):
             data[63]
     other = pickle.loads(pickle.dumps(pf.datasets.NumPyArrays(whole_again(tmp_path))))
     assert other[1][0].tolist() == values[1].tolist()  # a copy: nothing to be cut

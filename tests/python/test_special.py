@@ -63,6 +63,61 @@ def test_airy_and_spherical():
         S.airy_ai(pf.ones(2, requires_grad=True)).sum().backward()
 
 
+# x in units of a: far below, near from both sides, at it, where the expansion for large a begins, far above.
+@pytest.mark.parametrize("a", [0.3, 5.0, 19.9, 20.1, 25.0, 99.0, 1500.0, 6e3])
+def test_incomplete_gamma_functions(a):
+    mp = pytest.importorskip("mpmath")
+    near = [1 + s * k / math.sqrt(a) for k in (0.01, 0.3, 1, 3) for s in (-1, 1)]
+    x = a * np.array([0.5, 0.69, 0.71, 0.99, 1, 1.01, 1.29, 1.31, 2, *near])
+    x = x[x > 0]
+    lower = of(pf.igamma(pf.tensor(a, dtype=pf.float64), pf.tensor(x)))
+    upper = of(pf.igammac(pf.tensor(a, dtype=pf.float64), pf.tensor(x)))
+    with mp.workdps(40):
+        for at, low, high in zip(x, lower, upper):
+            for got, ends in ((low, (0, at)), (high, (at, mp.inf))):
+                want = mp.gammainc(mp.mpf(a), *ends, regularized=True)
+                # The logarithm of a tail is right to a few units of the last place.
+                tail = 4e-16 * max(a, at, 1) if want < 1e-3 else 0
+                assert abs(got - want) <= want * (2e-14 + tail) + 1e-300, (a, at, got)
+
+
+def test_incomplete_gamma_functions_of_large_numbers():
+    """A hundred rounds an element at the most, whatever the numbers: these took 1e8."""
+    a = pf.tensor([1e8, 1e12, 1e16, 1e300], dtype=pf.float64)
+    half = pf.igamma(a, a)
+    # 1/2 + 1 / (3 sqrt(2 pi a)) + ...
+    want = 0.5 + 1 / (3 * (2 * math.pi * a).sqrt())
+    assert pf.allclose(half, want, rtol=1e-12) and pf.allclose(half + pf.igammac(a, a), a / a)
+    sure = pf.igamma(a, a * pf.tensor([[0.5], [0.99], [1.01], [2.0]], dtype=pf.float64))
+    assert sure.tolist() == [[0] * 4, [0] * 4, [1] * 4, [1] * 4]
+
+
+def test_zeta_of_negative_numbers():
+    for s, q in ((2, -5.5), (3, -5.5), (5, -13.7), (4, -0.3)):
+        direct = math.fsum((q + k) ** -s for k in range(200_000))
+        assert S.zeta(pf.tensor(float(s), dtype=pf.float64), q).item() == pytest.approx(
+            direct, rel=1e-5
+        )
+    far = S.zeta(pf.tensor(2.0, dtype=pf.float64), pf.tensor(-1e15 - 0.25, dtype=pf.float64)).item()
+    assert far == pytest.approx(math.pi**2 / math.sin(math.pi / 4) ** 2, rel=1e-12)
+
+
+def test_as_much_work_as_there_is():
+    """Counts that arguments name, of nothing."""
+    many = 2**62
+    assert pf.vander(pf.zeros(0), N=many).shape == (0, many)
+    assert pf.linalg.vander(pf.zeros(3, 0), N=many).shape == (3, 0, many)
+    none = pf.zeros(0, 0, dtype=pf.int64)
+    losses = pf.zeros(2**40, 0, 3, requires_grad=True)
+    loss = pf.nn.functional.ctc_loss(losses, none, [], [], reduction="sum")
+    assert loss.item() == 0
+    loss.backward()
+    assert losses.grad.shape == losses.shape
+    with pytest.raises(pf.ValueError, match="groups"):
+        pf.nn.init.dirac_(pf.zeros(3, 2, 1), groups=many)
+    assert pf.nn.init.dirac_(pf.zeros(0, 2, 1), groups=many).shape == (0, 2, 1)
+
+
 def test_functions_of_two():
     sp = pytest.importorskip("scipy.special")
     a = np.array([0.1, 0.5, 1, 2.5, 10, 19, 21, 100, 1000, 1e5])[:, None]

@@ -221,7 +221,9 @@ def sum_of(input, dim=None, keepdim=False, *, dtype=None, name="sum"):
     if not _is_sparse(input):
         # What brought us here is then no input.
         if not isinstance(input, _C.Tensor) or not isinstance(dim, (int, tuple, list, type(None))):
-            raise TypeError(f"pf.{name}: got a sparse tensor as another argument; expected it as input")
+            raise TypeError(
+                f"pf.{name}: got a sparse tensor as another argument; expected it as input"
+            )
         return _ops.sum(input, dim, keepdim, dtype=dtype)
     if dtype is not None:
         input = input.to(dtype)
