@@ -251,7 +251,7 @@ bool on_units(const KernelArgs& args, const Product& p, int tile, const Gathered
                         .value("B_ALONG_K", b);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  options = with_cdna(std::move(options), t);
+  options = with_cdna(options, t);
   const int out_item = static_cast<int>(itemsize(p.out));
   if (gathered) {
     options =
