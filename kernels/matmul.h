@@ -2,11 +2,18 @@
 // -DPF_T=<storage> -DTILE_M, -DTILE_N, -DTILE_K, -DREG_M, -DREG_N; -DPF_OUT=pf_i32 for c and bias
 // of int8 operands that are not cut. A thread block makes one tile of c, a thread REG_M x REG_N of
 // its elements, in the order of k. -DPARTS: up to so many times as many threads, each set with a
-// share of k of its own; the sums of the shares are added in their order.
+// share of k of its own; the sums of the shares are added in their order. -DPF_UNLESS_PARTS: only
+// what products of parts cannot do (float_parts.h).
 #ifndef PF_OUT
 #define PF_OUT PF_T
 #endif
 #include "matmul_result.h"
+#ifdef PF_UNLESS_PARTS
+#include "float_parts_fit.h"
+#define PF_UNLESS_ARGS , const pf_u32* range
+#else
+#define PF_UNLESS_ARGS
+#endif
 
 #ifndef PARTS
 #define PARTS 1
@@ -42,7 +49,12 @@ PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], int thread, pf_i64 k_stride,
 }
 
 // `steady`: nobody writes b meanwhile: it may be read before the kernel has waited.
-PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q, pf_i32 steady PF_EPILOGUE_ARGS) {
+PF_KERNEL(pf_matmul, THREADS* PARTS)
+(pf_matmul_args q, pf_i32 steady PF_UNLESS_ARGS PF_EPILOGUE_ARGS) {
+#ifdef PF_UNLESS_PARTS
+  pf_wait_for_earlier();
+  if (pf_parts_fit(range)) return;
+#endif
   pf_next_may_start();
   PF_SHARED pf_acc tiles_a[PARTS][TILE_K][TILE_M + 1];
   PF_SHARED pf_acc tiles_b[PARTS][TILE_K][TILE_N + 1];

@@ -8,7 +8,9 @@
 //   each tile; -DASIDE=1: a group of warps of its own finishes rows of whole chunks, whose bias
 //   lies in aligned pairs; -DWHOLE=1: whole tiles of them; -DPF_OTHER=: the dtype of b where both
 //   are eight-bit floats, whose sums are scaled, -DPROMOTED=1: and added to float32 after each
-//   TILE_K, since the unit's own sums have 14 bits.
+//   TILE_K, since the unit's own sums have 14 bits; -DPF_PARTS=3: operands are floats as sums of
+//   three numbers of bfloat16 (float_parts.h), the third dimension of their maps, and six of nine
+//   products are made, all but those below 2^-26 of the whole.
 //
 // A block has three groups of four warps: two multiply, a thread of the third starts copies into
 // the ring of stages. A stage is handed over by two barriers in memory, `full` and `empty`. Blocks
@@ -35,8 +37,14 @@
 #ifndef PROMOTED
 #define PROMOTED 0
 #endif
+#ifndef PF_PARTS
+#define PF_PARTS 1
+#endif
 #include "matmul_hopper_args.h"
 #include "matmul_where.h"
+#if PF_PARTS > 1
+#include "float_parts_fit.h"
+#endif
 #ifdef PF_OTHER
 #define PF_SCALED 1
 #include "stored.h"
@@ -54,7 +62,7 @@ enum {
   THREADS = (ASIDE ? 4 : 3) * 128,
   A_BYTES = TILE_M * 128,
   B_BYTES = TILE_N * 128,
-  STAGE_BYTES = A_BYTES + B_BYTES,
+  STAGE_BYTES = PF_PARTS * (A_BYTES + B_BYTES),
   // Lines of a copy along k; across, lines are TILE_K and a copy is 128 bytes wide.
   A_BOX = TILE_M < 128 ? TILE_M : 128,
   B_BOX = TILE_N / 2,
@@ -63,11 +71,38 @@ enum {
   CLUSTER = PF_CLUSTER_BLOCKS,
 };
 typedef pf_compute<PF_T> pf_acc;
-static_assert(!PROMOTED || STRIPS == 1, "registers for the sums twice");
+static_assert((!PROMOTED && PF_PARTS == 1) || STRIPS == 1, "registers for the sums twice");
 static_assert(TILE_M % (64 * GROUPS) == 0 && B_COPIES % CLUSTER == 0, "whole copies");
 
 #include "matmul_finish.h"
 #include "sums_hopper.h"
+
+#if PF_PARTS > 1
+// Sums of so many stages are added to these, and what these then have too much is kept, too
+// (Kahan): so errors do not grow with k. They lie in memory, since registers are few: `none` is 0,
+// which the compiler does not know.
+enum { PF_KEPT_STEPS = 8 };
+struct pf_kept_sums {
+  float sum[TILE_N / 2], over[TILE_N / 2];
+
+  PF_METHOD void clear(int none) {
+    PF_UNROLL for (int i = 0; i < TILE_N / 2; ++i) sum[i + none] = over[i + none] = 0;
+  }
+  PF_METHOD void take(pf_tile_sums& x, int none) {
+    PF_UNROLL for (int i = 0; i < TILE_N / 2; ++i) {
+      const float before = sum[i + none], more = x.c[i / 4][i % 4] - over[i + none],
+                  after = before + more;
+      over[i + none] = after - before - more;
+      sum[i + none] = after;
+      x.c[i / 4][i % 4] = 0;
+    }
+  }
+  PF_METHOD void get(pf_tile_sums& x, int none) const {
+    PF_UNROLL for (int i = 0; i < TILE_N / 2; ++i) x.c[i / 4][i % 4] =
+        sum[i + none] + (x.c[i / 4][i % 4] - over[i + none]);
+  }
+};
+#endif
 
 // Of results in shared memory: lines of 128 bytes, 16 twice for each warp.
 enum {
@@ -149,9 +184,11 @@ PF_DEVICE void pf_copy_part(pf_shared_at to, const pf_tensor_map& map, pf_shared
 }
 template <int SHARED, int ALONG_K>
 PF_DEVICE void pf_copy_part(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
-                            pf_i32 k, pf_i32 outer, const pf_hopper_batch& b) {
+                            pf_i32 k, pf_i32 outer, const pf_hopper_batch& b, pf_i32 part = 0) {
   const pf_i32 x = ALONG_K ? k : outer, y = ALONG_K ? outer : k;
-  if constexpr (BATCHES == 0)
+  if constexpr (PF_PARTS > 1)
+    pf_copy_part<SHARED>(to, map, barrier, x, y, part);
+  else if constexpr (BATCHES == 0)
     pf_copy_part<SHARED>(to, map, barrier, x, y);
   else if constexpr (BATCHES == 1)
     pf_copy_part<SHARED>(to, map, barrier, x, y, b.at[0]);
@@ -446,6 +483,9 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
   char* memory = pf_dynamic_shared();
   const int thread = static_cast<int>(pf_thread()), lane = thread % PF_WARP,
             warp = thread / PF_WARP, group = thread / 128;
+#if PF_PARTS > 1
+  if (!pf_parts_fit(maps.range)) return;
+#endif
   pf_ring ring;
   ring.stages = pf_shared_address(memory);
   ring.full = ring.stages + (STAGES * STAGE_BYTES + OUT_BYTES);
@@ -471,7 +511,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_tensor_map_fetch(maps.b);
       // Of b, each block of the cluster copies a part.
       const pf_i32 part = static_cast<pf_i32>(pf_cluster_rank());
-      const int b_part = A_BYTES + part * (B_BYTES / CLUSTER);
+      const int b_part = PF_PARTS * A_BYTES + part * (B_BYTES / CLUSTER);
       for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart) {
         const pf_hopper_tile tile = pf_hopper_where(q, id);
         const pf_i32 row = static_cast<pf_i32>(tile.t.row),
@@ -493,14 +533,16 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
             windows.copy(maps, stage, filled, stage + b_part, col);
             windows.next(maps);
           } else {
-            pf_each_copy<A_ALONG_K, A_BOX, A_COPIES>(
-                stage, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
-                  pf_copy_part<0, A_ALONG_K>(to, maps.a, filled, k, outer, a);
-                });
-            pf_each_copy<B_ALONG_K, B_BOX, B_COPIES / CLUSTER>(
-                stage + b_part, col, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
-                  pf_copy_part<1, B_ALONG_K>(to, maps.b, filled, k, outer, b);
-                });
+            PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) {
+              pf_each_copy<A_ALONG_K, A_BOX, A_COPIES>(
+                  stage + p * A_BYTES, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                    pf_copy_part<0, A_ALONG_K>(to, maps.a, filled, k, outer, a, p);
+                  });
+              pf_each_copy<B_ALONG_K, B_BOX, B_COPIES / CLUSTER>(
+                  stage + b_part + p * B_BYTES, col, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                    pf_copy_part<1, B_ALONG_K>(to, maps.b, filled, k, outer, b, p);
+                  });
+            }
           }
         }
       }
@@ -537,6 +579,10 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       const pf_hopper_tile tile = pf_hopper_where(q, id);
       pf_tile_sums sums[STRIPS];
       PF_UNROLL for (int s = 0; s < STRIPS; ++s) sums[s].clear();
+#if PF_PARTS > 1
+      pf_kept_sums kept;
+      if (steps > PF_KEPT_STEPS) kept.clear(maps.none);
+#endif
       pf_u32 last = 0;
       // Left alone, the compiler writes out four steps and an end: half of its time, for a few
       // instructions that are hidden behind the products under way.
@@ -550,6 +596,19 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         pf_hold(part);
         release(ring.stage);
         sums[0].add(part);
+#elif PF_PARTS > 1
+        // The other group's products hide that this one waits and adds.
+        PF_UNROLL for (int share = 0; share < PF_SHARES; ++share) {
+          pf_tile_sums part;
+          pf_multiply_parts(part, ring.data() + first * (A_ALONG_K ? 64 * 128 : TILE_K * 128),
+                            ring.data() + PF_PARTS * A_BYTES, share);
+          pf_multiply_wait<0>();
+          pf_hold(part);
+          if (share + 1 == PF_SHARES) release(ring.stage);
+          sums[0].add(part);
+        }
+        if (step % PF_KEPT_STEPS == PF_KEPT_STEPS - 1 && step + 1 < steps)
+          kept.take(sums[0], maps.none);
 #else
         PF_UNROLL for (int s = 0; s < STRIPS; ++s) pf_multiply_start(
             sums[s], ring.data() + (first + s) * (A_ALONG_K ? 64 * 128 : TILE_K * 128),
@@ -562,7 +621,10 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       if (TURNS && lane == 0) pf_mbarrier_arrive(ring.over(group));
       pf_tile_bias bias;
       if constexpr (!PF_SCALED) bias.load(q, tile.t.col, lane);
-      if constexpr (!PROMOTED) {
+#if PF_PARTS > 1
+      if (steps > PF_KEPT_STEPS) kept.get(sums[0], maps.none);
+#endif
+      if constexpr (!PROMOTED && PF_PARTS == 1) {
         pf_multiply_wait<0>();
         release(last);
       }

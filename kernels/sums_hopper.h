@@ -1,11 +1,28 @@
 // Hopper's wgmma on tiles in shared memory: four warps multiply 64 rows by all columns of the tile,
 // asynchronously; the sums lie as mma.sync's do, 16 rows a warp. Floats and eight bits only along
 // k. For sm_90a; the host acts it out.
-//   -DPF_OTHER=: the dtype of b, of products of eight-bit floats
+//   -DPF_OTHER=: the dtype of b, of products of eight-bit floats; -DPF_PARTS=3: as matmul_hopper.h
+//   has it
 #ifndef PF_SUMS_HOPPER_H
 #define PF_SUMS_HOPPER_H
 #include "registers_hopper.h"
 #include "tiles_lines.h"
+
+#ifndef PF_PARTS
+#define PF_PARTS 1
+#endif
+#if PF_PARTS > 1
+// Which parts of a and b are multiplied, the smallest products first: 0 is the highest part.
+// The unit adds PF_SLICES of the four slices of a stage, and cuts what it adds: more would err
+// more.
+enum { PF_PRODUCTS = 6, PF_SLICES = 2, PF_SHARES = 4 / PF_SLICES };
+PF_DEVICE int pf_part_of_a(int i) {
+  return i == 0 ? 2 : i == 1 ? 0 : i == 2 || i == 3 ? 1 : 0;
+}
+PF_DEVICE int pf_part_of_b(int i) {
+  return i == 0 ? 0 : i == 1 ? 2 : i == 2 || i == 4 ? 1 : 0;
+}
+#endif
 
 static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 192 || TILE_N == 256,
               "as the instructions below");
@@ -94,10 +111,15 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
 PF_WGMMA_FLOAT8(pf_e4m3fn, pf_e4m3fn, "e4m3.e4m3")
 PF_WGMMA_FLOAT8(pf_e4m3fn, pf_e5m2, "e4m3.e5m2")
 PF_WGMMA_FLOAT8(pf_e5m2, pf_e4m3fn, "e5m2.e4m3")
-// The compiler is not to move what is done to these across here: the unit works on them.
-PF_DEVICE void pf_hold(pf_tile_sums& sums) {
-  PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j)
-      PF_UNROLL for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(sums.c[j][v])::"memory");
+#elif PF_PARTS > 1
+template <int ADD>
+PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  if constexpr (ADD)
+    PF_WGMMA("1", "k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+             "n"(!B_ALONG_K));
+  else
+    PF_WGMMA("0", "k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+             "n"(!B_ALONG_K));
 }
 #else
 PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
@@ -113,6 +135,33 @@ PF_DEVICE void pf_wgmma(float, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
 }
 PF_DEVICE void pf_wgmma(pf_i8, pf_i32 (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
   PF_WGMMA("1", "k32.s32.s8.s8", PF_INTS, "");
+}
+#endif
+
+#if defined(PF_OTHER) || PF_PARTS > 1
+// The compiler is not to move what is done to these across here: the unit works on them.
+PF_DEVICE void pf_hold(pf_tile_sums& sums) {
+  PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j)
+      PF_UNROLL for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(sums.c[j][v])::"memory");
+}
+#endif
+#if PF_PARTS > 1
+// A share of a tile's k, to nothing.
+PF_DEVICE void pf_multiply_parts(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b, int share) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
+  PF_UNROLL for (int i = 0; i < PF_PRODUCTS; ++i) {
+    PF_UNROLL for (int s = 0; s < PF_SLICES; ++s) {
+      const int kk = share * PF_SLICES + s;
+      const pf_u64 at_a = x + ((pf_part_of_a(i) * A_BYTES + kk * (A_ALONG_K ? 32 : 16 * 128)) >> 4),
+                   at_b = y + ((pf_part_of_b(i) * B_BYTES + kk * (B_ALONG_K ? 32 : 16 * 128)) >> 4);
+      if (i == 0 && s == 0)
+        pf_wgmma<0>(PF_T{}, sums.c, at_a, at_b);
+      else
+        pf_wgmma<1>(PF_T{}, sums.c, at_a, at_b);
+    }
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 #endif
 
@@ -148,7 +197,9 @@ PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_a
     // 32 bytes of a line, or 16 lines
     const pf_u64 at_a = x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
                  at_b = y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4);
-#ifdef PF_OTHER
+#if PF_PARTS > 1
+    pf_wgmma<1>(PF_T{}, sums.c, at_a, at_b);
+#elif defined(PF_OTHER)
     if (kk == 0)
       pf_wgmma<ADD>(PF_T{}, PF_OTHER{}, sums.c, at_a, at_b);
     else
@@ -192,6 +243,21 @@ PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_a
                      pf_element<PF_OTHER, B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
 }
 PF_DEVICE void pf_hold(pf_tile_sums&) {}
+#if PF_PARTS > 1
+PF_DEVICE void pf_multiply_parts(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b, int share) {
+  sums.clear();
+  const int lane = static_cast<int>(pf_lane()), warp = static_cast<int>(pf_thread()) / PF_WARP % 4;
+  for (int i = 0; i < PF_PRODUCTS; ++i)
+    for (int j = 0; j < pf_tile_sums::NS; ++j)
+      for (int v = 0; v < 4; ++v)
+        for (int k = share * (TILE_K / PF_SHARES); k < (share + 1) * (TILE_K / PF_SHARES); ++k)
+          pf_acted_add(sums.c[j][v],
+                       pf_element<PF_T, A_ALONG_K>(a + pf_part_of_a(i) * A_BYTES,
+                                                   warp * 16 + lane / 4 + v / 2 * 8, k),
+                       pf_element<PF_T, B_ALONG_K>(b + pf_part_of_b(i) * B_BYTES,
+                                                   j * 8 + lane % 4 * 2 + v % 2, k));
+}
+#endif
 // The lanes of a warp come here together.
 template <int AHEAD>
 PF_DEVICE void pf_multiply_wait() {

@@ -25,6 +25,7 @@ LIMITS = [
     Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
     Limit(r"\w+", ("sm",), "spill", 64, "addresses outside of loops, or around calls that divide"),
     Limit(r"(group )?\w+", ("sm",), "scratch", 16, "a word or two for a call that divides doubles"),
+    Limit("pf_matmul_hopper", ("sm_90",), "scratch", 512, "sums of 512 of k, which are read that often", ("-DPF_PARTS=3",)),
     Limit("flash_.*", ("sm",), "spill", 192, "the assembler aims at a number of blocks"),
     Limit("flash_hopper_(forward|dq|dkv)", ("sm_90",), "spill", 288, "both results or a third of the registers, and the products on top"),
     Limit("flash_.*", ("gfx",), "scalars", 320, "where matrices begin, and numbers of every feature, once"),

@@ -84,8 +84,7 @@ struct Cudnn {
     op.finish();
 
     find_plan(r, handle_, make_graph(r, handle_, {op.get()}),
-              {kConvolutionWorkspace, c.proposal,
-               [&](const std::vector<int>& notes) {
+              {kConvolutionWorkspace, c.proposal, [&](const std::vector<int>& notes) {
                  r.rounds = std::ranges::any_of(notes, [](int note) {
                    return note == kDnnNoteTensorCore || note == kDnnNoteDownConvert;
                  });

@@ -684,8 +684,7 @@ void conv(const KernelArgs& a) {
   constexpr auto at = tensors<Conv>;
   run(a,
       {Kind::Forward, a.tensor(at.x), a.tensor(at.weight), a.tensor(at.y),
-       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups),
-       tf32(a.dtype(at.y))},
+       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups), tf32(a.dtype(at.y))},
       a.dtype(at.y));
 }
 void conv_input(const KernelArgs& a) {

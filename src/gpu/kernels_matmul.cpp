@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/trace.h"
-#include "gpu/product.h"
+#include "gpu/product_own.h"
 #include "gpu/runtime.h"
 #include "gpu/tuning.h"
 #include "pyflame/amp.h"
@@ -121,6 +121,7 @@ void multiply(const KernelArgs& args, Product p) {
   if (from != ProductSource::Library && rows_product(args, p))
     return note_ours(args, p.dtype, false);
   if (from != ProductSource::Library && product_and_after(args, p)) return;
+  if (from != ProductSource::Library && product_of_parts(args, p)) return;
   if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
     if (from == ProductSource::Auto && !product_library_usable())

@@ -1,9 +1,12 @@
 // Our own matrix products on Hopper, whose operands its copy unit reads (kernels/matmul_hopper.h).
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "gpu/device_text.h"
 #include "gpu/product_own.h"
 #include "gpu/tensor_map.h"
+#include "kernels/float_parts_args.h"
 #include "kernels/matmul_hopper_args.h"
 
 namespace pyflame::gpu {
@@ -12,9 +15,10 @@ namespace {
 struct MapTiling {
   int m, n, stages, cluster;
   bool turns, aside = false;
+  int parts = 1;  // of each operand
   // Stages, results on their way, barriers.
   int64_t shared() const {
-    return int64_t{1} * (m + n) * 128 * stages + (aside ? m * n * 2 : 8 * 2 * 16 * 128) +
+    return int64_t{1} * (m + n) * 128 * stages * parts + (aside ? m * n * 2 : 8 * 2 * 16 * 128) +
            16 * stages + (aside ? 48 : 16);
   }
   int threads() const { return aside ? 4 * 128 : 3 * 128; }
@@ -107,6 +111,7 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                 .value("ASIDE", s.aside)
                 .value("PF_MATRIX_UNIT", 2);
   if (s.aside) options = std::move(options).value("WHOLE", p.m % s.m == 0 && p.n % s.n == 0);
+  if (s.parts > 1) options = std::move(options).value("PF_PARTS", s.parts);
   if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (is_float8(p)) {
@@ -162,6 +167,87 @@ bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_
   launch(args, p, s,
          Defines().value("BATCHES", dims).value("A_ALONG_K", a_along).value("B_ALONG_K", b_along),
          tf32, q);
+  return true;
+}
+
+namespace {
+
+// An operand as three planes of bfloat16 that lie as it does, and the numbers it has.
+struct Planes {
+  void* data;
+  int64_t lines, n, stride, pitch;
+  bool along;
+  static int64_t pitch_of(int64_t n) { return ceil_div(n, 8) * 8; }
+};
+// False where neither dimension has stride 1.
+bool planes_of(const Product& p, bool a, Planes* r) {
+  const int64_t outer = a ? p.m : p.n, outer_stride = a ? p.a_row : p.b_col,
+                k_stride = a ? p.a_col : p.b_row;
+  r->along = k_stride == 1;
+  if (!r->along && outer_stride != 1) return false;
+  r->lines = r->along ? outer : p.k, r->n = r->along ? p.k : outer;
+  r->stride = r->along ? outer_stride : k_stride;
+  r->pitch = Planes::pitch_of(r->n);
+  return r->lines * r->pitch < int64_t{1} << 31 && r->stride >= 0;
+}
+void split(const KernelArgs& args, const void* from, Planes& r, pf_u32* range) {
+  r.data = args.workspace(static_cast<size_t>(3 * r.lines * r.pitch) * 2);
+  const pf_float_parts q{from, r.data, range, r.lines, r.n, r.stride, r.pitch};
+  const bool vector = aligned(from, r.stride, 4);
+  args.launch(
+      args.compile("float_parts.h", Defines().value("PF_V", vector ? 4 : 1), "pf_float_parts_of"),
+      blocks_for(r.lines * r.pitch / 4, 256, int64_t{8} * args.traits().compute_units), 256, 0, q);
+}
+TensorView view_of(const Planes& r, int box) {
+  TensorView v;
+  v.data = r.data;
+  v.dtype = DType::BFloat16;
+  v.rank = 3;
+  v.size[0] = r.n, v.size[1] = r.lines, v.size[2] = 3;
+  v.stride[0] = 1, v.stride[1] = r.pitch, v.stride[2] = r.lines * r.pitch;
+  v.box[0] = 64, v.box[1] = r.along ? box : 64, v.box[2] = 1;
+  return v;
+}
+bool vectors_asked() {
+  static const bool asked = [] {
+    const char* v = std::getenv("PYFLAME_GPU_FLOAT32");
+    return v && std::strcmp(v, "vector") == 0;
+  }();
+  return asked;
+}
+
+}  // namespace
+
+bool product_of_parts(const KernelArgs& args, const Product& p) {
+  constexpr MapTiling kParts{128, 128, 2, 1, false, false, 3};
+  // Beside what parts cost; sums of few products err less by ordinary arithmetic.
+  constexpr double kLeastWork = 0x1p23;
+  constexpr int64_t kLeastK = 128, kLeastSide = 200, kMostBytes = int64_t{1} << 30;
+  const Traits& t = args.traits();
+  if (p.dtype != DType::Float32 || p.out != DType::Float32 || p.tf32 || p.ndim != 0 ||
+      p.k < kLeastK || p.m * p.n < kLeastSide * (p.m + p.n) || !maps_usable(t, p) ||
+      vectors_asked() || double(p.m) * double(p.n) * double(p.k) < kLeastWork * t.compute_units ||
+      2 * blocks(p, 128, 128) < t.compute_units || t.max_shared < size_t(kParts.shared()))
+    return false;
+  Planes x, y;
+  if (!planes_of(p, true, &x) || !planes_of(p, false, &y) ||
+      6 * (x.lines * x.pitch + y.lines * y.pitch) > kMostBytes)
+    return false;
+  auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
+  args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
+  split(args, p.a, x, range);
+  split(args, p.b, y, range + PF_RANGE_WORDS);
+  Product in_parts = p;
+  in_parts.dtype = DType::BFloat16;
+  pf_matmul_hopper_args q{};
+  q.a = tensor_map(view_of(x, 128)), q.b = tensor_map(view_of(y, 64));
+  q.range = range;
+  q.steps = static_cast<pf_i32>(ceil_div(p.k, 64));
+  launch(args, in_parts, kParts,
+         Defines().value("BATCHES", 0).value("A_ALONG_K", x.along).value("B_ALONG_K", y.along),
+         false, q);
+  arithmetic_product(args, p, -1, range);
+  note_float32(args, p.dtype, false, {"our kernels, in float32 by parts of bfloat16", nullptr});
   return true;
 }
 

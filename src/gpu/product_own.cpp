@@ -352,6 +352,12 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
   if (tile >= kOwnTiles) return false;
   if (tile < 3 && tiles(args, p, tile)) return true;
   if (tile >= 0 && tile < 3) return false;
+  if (!arithmetic_product(args, p, tile)) return false;
+  note_ours(args, p.dtype, false);
+  return true;
+}
+
+bool arithmetic_product(const KernelArgs& args, const Product& p, int tile, const pf_u32* range) {
   struct Shape {
     int m, n, k, reg_m, reg_n;
   };
@@ -382,10 +388,14 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
                         .value("REG_N", s.reg_n)
                         .value("PARTS", most);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  args.launch(args.join("matmul.h", options, "pf_matmul", {-1, p.batches() * p.m, p.n, 1}),
-              Grid(blocks(p, s.m, s.n)), s.m / s.reg_m * (s.n / s.reg_n) * parts, 0,
-              arguments(p, s.m, s.n), pf_i32{p.steady});
-  note_ours(args, p.dtype, false);
+  if (range) options = std::move(options).value("PF_UNLESS_PARTS", 1);
+  const Joined f = args.join("matmul.h", options, "pf_matmul", {-1, p.batches() * p.m, p.n, 1});
+  const Grid grid(blocks(p, s.m, s.n));
+  const int threads = s.m / s.reg_m * (s.n / s.reg_n) * parts;
+  if (range)
+    args.launch(f, grid, threads, 0, arguments(p, s.m, s.n), pf_i32{0}, range);
+  else
+    args.launch(f, grid, threads, 0, arguments(p, s.m, s.n), pf_i32{p.steady});
   return true;
 }
 

@@ -26,6 +26,11 @@ inline constexpr int kAsideTile = kOwnTiles;
 // Whether kernels/matmul_hopper.h takes the sizes and results of a product on this device, wherever
 // its operands lie.
 bool maps_usable(const Traits&, const Product&);
+// float32 at the speed of matrix units, by products of three parts of each number; what does not
+// fit is for ordinary arithmetic, which the device decides. False where that is no gain.
+bool product_of_parts(const KernelArgs&, const Product&);
+// By ordinary arithmetic; `range`: only where numbers have no parts (kernels/float_parts_fit.h).
+bool arithmetic_product(const KernelArgs&, const Product&, int tile, const pf_u32* range = nullptr);
 // By kernels/matmul_hopper.h, for operands along k or across; false where it is no product for
 // that. `tile`: as of own_product().
 bool product_by_maps(const KernelArgs&, const Product&, int tile, bool a_along, bool b_along,

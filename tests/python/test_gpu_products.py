@@ -579,3 +579,43 @@ def test_what_follows_is_finished_by_warps_of_its_own(run, tmp_path):  # noqa: F
         "pf_bf16 wgmma maps aside whole",
         "pf_f16 wgmma maps aside whole",
     }
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_float32_of_parts(run):  # noqa: F811
+    """At "highest" Hopper multiplies three parts of each number: with float32's accuracy, and its
+    infinities, NaN and numbers below normal, which are for ordinary arithmetic; what follows the
+    product runs once."""
+    run(
+        """
+rng = np.random.default_rng(5)
+make = lambda *shape: rng.standard_normal(shape).astype("float32")
+def product(a, b, bias):
+    x = pf.tensor(np.ascontiguousarray(a.T)).to("gpu").t()
+    w, c = pf.tensor(b).to("gpu"), pf.tensor(bias).to("gpu")
+    with pf.explain() as report:
+        got = pf.nn.functional.linear(x, w, c).relu() * 2
+        got = got.cpu().numpy()
+    assert any("parts of bfloat16" in s["by"] for s in report.served), report
+    return got
+def error(got, a, b, bias):
+    a, b = a.astype(float), b.astype(float)
+    want = np.maximum(a @ b.T + bias, 0) * 2
+    return (np.abs(got - want) / (np.abs(a) @ np.abs(b).T + np.abs(bias))).max()
+a, b, bias = make(410, 580), make(403, 580), make(403)
+assert error(product(a, b, bias), a, b, bias) < 2.0**-22
+
+a, b = make(516, 132), make(520, 132)
+bias = make(520)
+a[0, 3], a[1, 5], a[2, 7], a[3] = np.nan, np.inf, -np.inf, 1e30
+a[4], a[5] = 0, 1e-39 * a[5]
+got = product(a, b, bias)
+with np.errstate(invalid="ignore"):
+    want = np.maximum(a.astype(float) @ b.astype(float).T + bias, 0) * 2
+assert (np.isnan(got) == np.isnan(want)).all() and (np.isinf(got) == np.isinf(want)).all()
+rows = [3, 4, 5, 6, 515]
+assert error(got[rows], a[rows], b, bias) < 2.0**-20
+""",
+        **environment("wgmma"),
+    )
