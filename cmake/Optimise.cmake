@@ -22,6 +22,12 @@ paths(HOT ops autocast inplace matmul operators pointwise pointwise_functions re
 set(SMALL ${PYFLAME_SOURCES})
 list(FILTER SMALL INCLUDE REGEX "/src/(ops|io|nn|optim|files|meta|table)/")
 list(REMOVE_ITEM SMALL ${HOT})
+# What runs once a process, a capture or a report.
+paths(COLD core alloc_settings device limits memory_words plugins)
+paths(COLD engine capture_arena capture_copies capture_difference capture_layout capture_passes
+      hidden_kernels print trace user_kernel)
+paths(COLD paranoid backend)
+list(APPEND SMALL ${COLD})
 optimise(small -Os ${SMALL})
 # Vectors are written out, and what is done with several of them is to be unrolled.
 paths(HOT cpu attention_rows conv_depthwise conv_flat conv_taps convert depthwise_kernels distance fft
