@@ -254,6 +254,7 @@ class Replay {
     kBefore,
     kAfter,
     kResult,
+    kTheirs,
     kCount
   };
 
@@ -279,6 +280,10 @@ class Replay {
       if (Py_TYPE(a.ptr()) != TensorType) return no;
     const std::vector<Tensor> inputs = tensors_in(args);
     if (signature(inputs) != key_) return no;
+    for (const Tensor& t : inputs) {  // see Variant.knows_otherwise
+      const Obj number(check(PyLong_FromVoidPtr(t->storage.get())));
+      if (PySet_Contains(at(kTheirs).ptr(), number.get()) != 0) return no;
+    }
     const nb::handle changes = PyList_GetItem(at(kChanges).ptr(), 0), then = at(kChangesThen);
     if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1)
       return no;
