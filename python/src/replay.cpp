@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -264,6 +265,7 @@ class Replay {
         left_(most),
         of_(std::move(of)) {
     if (of_.size() != kCount) throw std::invalid_argument("_Replay");
+    for (nb::handle number : at(kTheirs)) theirs_.insert(nb::cast<intptr_t>(number));
   }
 
   int64_t runs = 0;
@@ -280,10 +282,8 @@ class Replay {
       if (Py_TYPE(a.ptr()) != TensorType) return no;
     const std::vector<Tensor> inputs = tensors_in(args);
     if (signature(inputs) != key_) return no;
-    for (const Tensor& t : inputs) {  // see Variant.knows_otherwise
-      const Obj number(check(PyLong_FromVoidPtr(t->storage.get())));
-      if (PySet_Contains(at(kTheirs).ptr(), number.get()) != 0) return no;
-    }
+    for (const Tensor& t : inputs)  // see Variant.knows_otherwise
+      if (theirs_.count(reinterpret_cast<intptr_t>(t->storage.get()))) return no;
     const nb::handle changes = PyList_GetItem(at(kChanges).ptr(), 0), then = at(kChangesThen);
     if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1)
       return no;
@@ -350,6 +350,7 @@ class Replay {
 
   std::shared_ptr<Capture> capture_;
   std::string key_;
+  std::unordered_set<intptr_t> theirs_;
   int64_t left_;  // calls until one is to be compared with Python's run
   nb::tuple of_;
 };
