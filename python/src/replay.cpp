@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -257,6 +258,7 @@ class Replay {
     kBefore,
     kAfter,
     kResult,
+    kTheirs,
     kCount
   };
 
@@ -266,6 +268,7 @@ class Replay {
         left_(most),
         of_(std::move(of)) {
     if (of_.size() != kCount) throw std::invalid_argument("_Replay");
+    for (nb::handle number : at(kTheirs)) theirs_.insert(nb::cast<intptr_t>(number));
   }
 
   int64_t runs = 0;
@@ -282,6 +285,8 @@ class Replay {
       if (Py_TYPE(a.ptr()) != TensorType) return no;
     const std::vector<Tensor> inputs = tensors_in(args);
     if (signature(inputs) != key_) return no;
+    for (const Tensor& t : inputs)  // see Variant.knows_otherwise
+      if (theirs_.count(reinterpret_cast<intptr_t>(t->storage.get()))) return no;
     const nb::handle changes = PyList_GetItem(at(kChanges).ptr(), 0), then = at(kChangesThen);
     if (!changes.is(then) && PyObject_RichCompareBool(changes.ptr(), then.ptr(), Py_EQ) != 1)
       return no;
@@ -348,6 +353,7 @@ class Replay {
 
   std::shared_ptr<Capture> capture_;
   std::string key_;
+  std::unordered_set<intptr_t> theirs_;
   int64_t left_;  // calls until one is to be compared with Python's run
   nb::tuple of_;
 };

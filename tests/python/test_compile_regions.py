@@ -123,6 +123,30 @@ def test_what_lies_behind_an_argument_runs_once():
     assert calls(both(make))[0] == 4
 
 
+@pytest.mark.filterwarnings("ignore:pf.compile:UserWarning")
+def test_an_argument_that_the_function_reaches_by_itself():
+    """At another place in each call."""
+
+    def make(wrap):
+        held = pf.zeros(2)
+
+        def step(a, b, c):
+            held.mul_(0.9).add_(c * 0.1)
+            return c * 2 * held + a
+
+        call = wrap(step)
+
+        def run():
+            x = pf.randn(2)
+            y = call(pf.ones(2), held, x)
+            z = call(held, x, y)
+            return [y, z, call(x, y, z), held]
+
+        return run
+
+    both(make)
+
+
 # ---- any backward pass --------------------------------------------------------------------------
 
 

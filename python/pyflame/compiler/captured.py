@@ -29,6 +29,7 @@ WRITES = (
     "writes to the memory of arguments that share it with each other or with other programs, or begin at "
     "an odd address"
 )
+KNOWN = "arguments that are, or lie in, tensors of the program that the function reaches by itself"
 IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
 _capturing = threading.Lock()  # one thread at a time
@@ -118,6 +119,8 @@ class Step:
             elif given.shown_in(result):
                 variant.reason = "results that look at arguments which share memory with each other"
             return result
+        if variant.capture is not None and variant.knows_otherwise(given.originals):
+            return self._as_always(None, KNOWN, args, kwargs)
         changed = variant.state.changed() if variant.capture is not None else ""
         verify = changed or variant.calls == 2 or variant.since_verified >= self.how.verify_every
         if verify and variant.calls > 2 and not variant.capture.room_for_trial():
@@ -235,13 +238,12 @@ class Step:
             return self._as_always(variant, variant.reason, args, kwargs)
         outside = {id(t): t for t in (*tensors, *structure.tensors())}
         outside |= {id(p): p for o in optimizers for g in o.param_groups for p in g["params"]}
+        variant.theirs = frozenset(map(_C._storage_number, outside.values()))
+        if variant.knows_otherwise(given.originals):
+            return self._as_always(None, KNOWN, args, kwargs)
         for t in given.tensors:
             outside.pop(id(t), None)
         watched = list(outside.values())
-        theirs = {_C._storage_number(t) for t, *_ in given.copies.values()}
-        if theirs and any(_C._storage_number(t) in theirs for t in watched):
-            variant.reason = "arguments that share memory with tensors of the program"
-            return self._as_always(variant, variant.reason, args, kwargs)
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
         versions = {
             _C._storage_number(t): _C._storage_version(t) for t in (*given.tensors, *watched)
@@ -427,7 +429,7 @@ class Step:
                 variant, variant.capture, _module.changes, _module.changes[0], _live, variant.lock,
                 variant.state.places, variant.had_gradient,
                 variant.begins_with, variant.at_end, cells, _optimizer._before_all,
-                _optimizer._after_all, None if alone else variant.result,
+                _optimizer._after_all, None if alone else variant.result, variant.theirs,
             ),
         )  # fmt: skip
 

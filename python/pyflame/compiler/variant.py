@@ -37,6 +37,7 @@ class Variant:
         self.recording = None
         self.state = None
         self.at_end = []  # gradients
+        self.theirs = frozenset()  # numbers of the storages of the program's tensors
         self.had_gradient = {}
         self.region = None  # of results that want gradients
         self.unfinished = None  # (capture, region) whose backward pass is still to be captured
@@ -61,6 +62,11 @@ class Variant:
         """The forward pass whose backward pass may still come, or None."""
         run = self.pending()
         return None if run is None or run.done else run
+
+    def knows_otherwise(self, arguments):
+        """Whether some argument is a tensor that the function also reaches by itself: which one, and whether
+        it is, may be otherwise at the next call of the kind."""
+        return any(_C._storage_number(t) in self.theirs for t in arguments)
 
     def lists_of_gradients(self, recording, at_end):
         calls = [*recording.outside_calls, *recording.cells]
