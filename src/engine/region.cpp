@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/lock.h"
 #include "engine/capture.h"
 
 namespace pyflame {
@@ -23,7 +24,7 @@ namespace engine {
 namespace {
 
 struct Watches {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Watch*> all;
 };
 Watches& watches() {
