@@ -7,9 +7,16 @@
 //   -DTILE_N= -DREG=
 //   -DPF_FAST_M=    1: neighbours in m are neighbours in memory, of what is gathered; 0: in k
 //   -DPF_FAST_N=    1: neighbours in n are neighbours in memory, of what is plain; 0: in k
+//   -DPF_UNLESS_PARTS: only what products of parts cannot do (float_parts.h)
 //   and what conv_places.h takes
 #include "axes.h"
 #include "conv_places.h"
+#ifdef PF_UNLESS_PARTS
+#include "float_parts_fit.h"
+#define PF_UNLESS_ARGS , const pf_u32* range
+#else
+#define PF_UNLESS_ARGS
+#endif
 #include "multiply_add.h"
 #include "rows.h"
 
@@ -34,7 +41,10 @@ PF_DEVICE void pf_split(int i, int& line, int& k) {
   k = FAST ? i / OUTER : i % TILE_K;
 }
 
-PF_KERNEL(pf_conv_tiles, THREADS)(pf_conv q) {
+PF_KERNEL(pf_conv_tiles, THREADS)(pf_conv q PF_UNLESS_ARGS) {
+#ifdef PF_UNLESS_PARTS
+  if (pf_parts_fit(range)) return;
+#endif
   PF_SHARED C tile_a[TILE_K][TILE_M + 1];
   PF_SHARED C tile_b[TILE_K][TILE_N + 1];
   PF_SHARED pf_spot rows[TILE_M];

@@ -224,12 +224,19 @@ struct pf_hopper_windows {
   }
   PF_METHOD void copy(const pf_matmul_hopper_args& q, pf_shared_at stage, pf_shared_at barrier,
                       pf_shared_at b, pf_i32 col) const {
-    PF_UNROLL for (int i = 0; i < A_COPIES; ++i)
-        pf_window_copy(stage + i * (A_BOX * 128), q.a, barrier, run * TILE_K, x[i], y[i],
-                       picture[i], far(q, 0, right), far(q, 1, down));
-    pf_each_copy<1, B_BOX, B_COPIES / CLUSTER>(b, col, [&](pf_shared_at to, pf_i32 c) PF_INLINE {
-      pf_copy_part<1>(to, q.b, barrier, run * TILE_K, down * q.taps[0] + right, c);
-    });
+    PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) {
+      PF_UNROLL for (int i = 0; i < A_COPIES; ++i)
+          pf_window_copy(stage + p * A_BYTES + i * (A_BOX * 128), q.a, barrier, run * TILE_K, x[i],
+                         y[i], picture[i] + p * q.pictures, far(q, 0, right), far(q, 1, down));
+      pf_each_copy<1, B_BOX, B_COPIES / CLUSTER>(
+          b + p * B_BYTES, col, [&](pf_shared_at to, pf_i32 c) PF_INLINE {
+            const pf_i32 tap = down * q.taps[0] + right;
+            if constexpr (PF_PARTS > 1)
+              pf_copy_part<1>(to, q.b, barrier, run * TILE_K, tap, c, p);
+            else
+              pf_copy_part<1>(to, q.b, barrier, run * TILE_K, tap, c);
+          });
+    }
   }
 };
 

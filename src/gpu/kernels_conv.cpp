@@ -14,6 +14,7 @@
 #include "gpu/kernel.h"
 #include "gpu/move.h"
 #include "gpu/product.h"
+#include "gpu/tensor_map.h"
 #include "gpu/tuning.h"
 #include "kernels/conv_args.h"
 #include "kernels/conv_turn_args.h"
@@ -139,7 +140,9 @@ void finish(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t, bo
            blocks_for(q.groups * q.n * q.m, 256), 256, 0, q);
 }
 
-void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+// `range`: only where numbers have no parts (kernels/float_parts_fit.h).
+void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t,
+           const pf_u32* range = nullptr) {
   const bool weight = p.kind == Kind::Weight,
              last = channels_last(p.kind == Kind::Input ? p.y : p.x);
   const bool few = q.n <= 16 || !is_float(t);
@@ -147,20 +150,26 @@ void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
   q.tiles_m = ceil_div(q.m, kTileM);
   q.tiles_n = ceil_div(q.n, tile_n);
   const int64_t blocks = q.tiles_m * q.tiles_n * q.groups;
-  share(q, blocks, kLeastShare, kTileK);
+  share(q, range ? kBlocks : blocks, kLeastShare, kTileK);
   const int64_t outs = q.groups * q.n * q.m;
   if (q.shares > 1)
     q.partial = a.workspace(static_cast<size_t>(q.shares * outs) * itemsize(compute_type(t)));
-  const Defines defines = Defines()
-                              .type("PF_T", t)
-                              .value("PF_OF_WEIGHT", weight)
-                              .value("TILE_N", tile_n)
-                              .value("REG", reg)
-                              .value("PF_FAST_M", last == weight)
-                              .value("PF_FAST_N", q.plain_n == 1)
-                              .value("PF_INVERSE", inverse(q, p.kind))
-                              .value("PF_LAST", last)
-                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  Defines defines = Defines()
+                        .type("PF_T", t)
+                        .value("PF_OF_WEIGHT", weight)
+                        .value("TILE_N", tile_n)
+                        .value("REG", reg)
+                        .value("PF_FAST_M", last == weight)
+                        .value("PF_FAST_N", q.plain_n == 1)
+                        .value("PF_INVERSE", inverse(q, p.kind))
+                        .value("PF_LAST", last)
+                        .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  if (range) {
+    defines = std::move(defines).value("PF_UNLESS_PARTS", 1);
+    a.launch(a.compile("conv.h", defines, "pf_conv_tiles"), Grid(blocks),
+             kTileM * tile_n / (reg * reg), 0, q, range);
+    return;
+  }
   a.launch(a.compile("conv.h", defines, "pf_conv_tiles"), Grid(blocks * q.shares),
            kTileM * tile_n / (reg * reg), 0, q);
   if (q.shares > 1) finish(a, p, q, t, last);
@@ -616,6 +625,43 @@ void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType 
   note_ours(a, t, false);
 }
 
+// In float32 by matrix units (convolution_of_parts()); what follows is not part of it.
+bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DType t) {
+  const pf_tensor &x = p.kind == Kind::Input ? p.y : p.x, &y = p.kind == Kind::Input ? p.x : p.y;
+  if (source() == ProductSource::Library || t != DType::Float32 || p.tf32 ||
+      p.kind == Kind::Weight || !tensor_maps(given.traits()) || all.groups != 1 ||
+      all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all))
+    return false;
+  const Lies from(x), to(y);
+  if ((!from.pixels && !from.images) || (!to.pixels && !to.images) || !aligned(p.x.data, 16) ||
+      !aligned(p.y.data, 16) || all.n % 4 != 0 ||
+      (!to.pixels && product(all.pixels) % 4 != 0))  // whole chunks are turned
+    return false;
+  KernelArgs a = given;
+  a.around = nullptr;
+  pf_conv q = all;
+  q.channel = 1;
+  int64_t step = q.channels;
+  for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
+  q.batch = step;
+  q.k = q.channels * product(q.taps);
+  Product r{};
+  r.m = q.m, r.n = q.n, r.k = q.k;
+  r.dtype = r.out = t, r.bias = q.bias;
+  r.b_row = 1, r.b_col = q.k;
+  if (!convolution_gains(a.traits(), r, q, inverse(q, p.kind))) return false;
+  if (!from.pixels) q.gathered = turned(a, x, q.channels, t);
+  r.b = lines_of_weights(a, q, t);
+  r.c = to.pixels ? q.out : a.workspace(static_cast<size_t>(q.m * q.n) * sizeof(float));
+  const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind));
+  if (!range) return false;
+  if (!to.pixels) turn_images(a, y.data, r.c, y, true, sizeof(float));
+  pf_conv rest = all;
+  tiles(a, p, rest, t, range);
+  note_float32(a, t, false, {"our kernels, in float32 by parts of bfloat16", nullptr});
+  return true;
+}
+
 // ---- as somebody measured -----------------------------------------------------------------------
 
 // What decides over the speed of a convolution, as text.
@@ -673,6 +719,7 @@ void run(const KernelArgs& a, const Problem& p, DType t) {
   const bool asked = source() == ProductSource::Library;
   if (!asked && by_pixel(a, p, q, t)) return;
   if (choices_matter() && by_choice(a, p, q, t)) return;
+  if (in_parts(a, p, q, t)) return;
   if (by_library(a, p, q, t, -1) || (asked && by_pixel(a, p, q, t))) return;
   by_ours(a, p, q, t);
 }

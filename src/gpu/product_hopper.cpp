@@ -208,6 +208,11 @@ TensorView view_of(const Planes& r, int box) {
   v.box[0] = 64, v.box[1] = r.along ? box : 64, v.box[2] = 1;
   return v;
 }
+constexpr MapTiling kParts{128, 128, 2, 1, false, false, 3};
+// Beside what parts cost, of each compute unit; sums of few products err less by ordinary
+// arithmetic.
+constexpr double kLeastWork = 0x1p23;
+constexpr int64_t kLeastK = 128, kLeastSide = 200, kMostBytes = int64_t{1} << 30;
 bool vectors_asked() {
   static const bool asked = [] {
     const char* v = std::getenv("PYFLAME_GPU_FLOAT32");
@@ -219,10 +224,6 @@ bool vectors_asked() {
 }  // namespace
 
 bool product_of_parts(const KernelArgs& args, const Product& p) {
-  constexpr MapTiling kParts{128, 128, 2, 1, false, false, 3};
-  // Beside what parts cost; sums of few products err less by ordinary arithmetic.
-  constexpr double kLeastWork = 0x1p23;
-  constexpr int64_t kLeastK = 128, kLeastSide = 200, kMostBytes = int64_t{1} << 30;
   const Traits& t = args.traits();
   if (p.dtype != DType::Float32 || p.out != DType::Float32 || p.tf32 || p.ndim != 0 ||
       p.k < kLeastK || p.m * p.n < kLeastSide * (p.m + p.n) || !maps_usable(t, p) ||
@@ -251,16 +252,43 @@ bool product_of_parts(const KernelArgs& args, const Product& p) {
   return true;
 }
 
+bool convolution_gains(const Traits& t, const Product& p, const pf_conv& conv, int inverse) {
+  const int64_t pictures = p.m / (conv.pixels[1] * conv.pixels[2]),
+                pixels = pictures * conv.size[1] * conv.size[2];
+  return !vectors_asked() && p.k >= kLeastK && p.n >= 48 && conv.channels % 8 == 0 &&
+         inverse != 2 && conv.pixels[0] == 1 && conv.taps[0] == 1 && conv.size[0] == 1 &&
+         double(p.m) * double(p.n) * double(p.k) >= kLeastWork * t.compute_units &&
+         2 * blocks(p, 128, 128) >= t.compute_units && t.max_shared >= size_t(kParts.shared()) &&
+         6 * (pixels * conv.channels + p.n * p.k) <= kMostBytes;
+}
+
+const pf_u32* convolution_of_parts(const KernelArgs& args, const Product& p, const pf_conv& conv,
+                                   int inverse) {
+  const int64_t pictures = p.m / (conv.pixels[1] * conv.pixels[2]), c = conv.channels;
+  Planes x{nullptr, pictures * conv.size[1] * conv.size[2], c, c, c, true},
+      w{nullptr, p.n * p.k / c, c, c, c, true};
+  auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
+  args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
+  split(args, conv.gathered, x, range);
+  split(args, p.b, w, range + PF_RANGE_WORDS);
+  Product in_parts = p;
+  in_parts.dtype = DType::BFloat16;
+  in_parts.b = w.data;
+  pf_conv planes = conv;
+  planes.gathered = x.data;
+  return windows_by_maps(args, in_parts, planes, inverse, false, range) ? range : nullptr;
+}
+
 bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
-                     bool tf32) {
-  MapTiling s;
+                     bool tf32, const pf_u32* range) {
+  MapTiling s = kParts;
   if (!maps_usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
       conv.pixels[0] != 1 || conv.taps[0] != 1 ||
       p.k != conv.channels * conv.taps[1] * conv.taps[2])
     return false;
   const int64_t line = line_of(p), taps = conv.taps[1] * conv.taps[2],
                 runs = ceil_div(conv.channels, line);
-  if (!choose(args.traits(), p, taps * runs, -1, &s) ||
+  if ((!range && !choose(args.traits(), p, taps * runs, -1, &s)) ||
       args.traits().max_shared < size_t(s.shared()))
     return false;
   WindowView a;
@@ -297,6 +325,13 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
   b.size[0] = conv.channels, b.size[1] = taps, b.size[2] = p.n;
   b.stride[0] = 1, b.stride[1] = conv.channels, b.stride[2] = p.b_col;
   b.box[0] = static_cast<int32_t>(line), b.box[1] = 1, b.box[2] = s.n / 2;
+  if (range) {
+    q.range = range;
+    q.pictures = static_cast<pf_i32>(a.pictures);
+    a.pictures *= 3;
+    b.rank = 4;
+    b.size[3] = 3, b.stride[3] = p.n * p.b_col, b.box[3] = 1;
+  }
   if (!window_map_fits(a) || !tensor_map_fits(b)) return false;
   q.a = window_map(a);
   q.b = tensor_map(b);

@@ -35,7 +35,9 @@ bool arithmetic_product(const KernelArgs&, const Product&, int tile, const pf_u3
 // that. `tile`: as of own_product().
 bool product_by_maps(const KernelArgs&, const Product&, int tile, bool a_along, bool b_along,
                      bool tf32);
-// The same of a convolution whose windows are operand a; b is along k.
-bool windows_by_maps(const KernelArgs&, const Product&, const pf_conv&, int inverse, bool tf32);
+// The same of a convolution whose windows are operand a; b is along k. `range`: both are three
+// planes of bfloat16.
+bool windows_by_maps(const KernelArgs&, const Product&, const pf_conv&, int inverse, bool tf32,
+                     const pf_u32* range = nullptr);
 
 }  // namespace pyflame::gpu

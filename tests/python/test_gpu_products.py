@@ -619,3 +619,31 @@ assert error(got[rows], a[rows], b, bias) < 2.0**-20
 """,
         **environment("wgmma"),
     )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_convolutions_of_parts(run):  # noqa: F811
+    """The same of convolutions in float32, of images and of pixels, with a bias and what follows."""
+    run(
+        """
+rng = np.random.default_rng(6)
+make = lambda *shape: pf.tensor(rng.standard_normal(shape).astype("float32"))
+conv = pf.nn.functional.conv2d
+for last in (False, True):
+    x, w, b = make(2, 48, 26, 26), make(64, 48, 3, 3), make(64)
+    if last:
+        x[1, 3, 4, 5], x[0, 0, 0, 0] = float("inf"), float("nan")
+    X = x.to("gpu").contiguous(memory_format=pf.channels_last if last else pf.contiguous_format)
+    with pf.explain() as report:
+        got = conv(X, w.to("gpu"), b.to("gpu"), padding=1).relu().cpu().numpy()
+    assert any("parts of bfloat16" in s["by"] for s in report.served), report
+    with np.errstate(invalid="ignore"):
+        want = conv(x.double(), w.double(), b.double(), padding=1).relu().numpy()
+        size = conv(*(t.double().abs() for t in (x, w, b)), padding=1).numpy()
+        assert (np.isnan(got) == np.isnan(want)).all() and (np.isinf(got) == np.isinf(want)).all()
+        fine = np.isfinite(want) & np.isfinite(size)
+        assert (np.abs(got - want) / size)[fine].max() < 2.0 ** (-20 if last else -22)
+""",
+        **environment("wgmma"),
+    )
