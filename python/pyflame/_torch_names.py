@@ -430,9 +430,14 @@ def unsafe_split_with_sizes(input, split_sizes, dim=0):
     return input.split(list(split_sizes), dim)
 
 
-def narrow_copy(input, dim, start, length):
+def narrow_copy(input, dim, start, length, *, out=None):
     """narrow() as a copy."""
-    return input.narrow(dim, start, length).clone()
+    if out is not None and out.dtype != input.dtype:
+        raise _C.DTypeError(
+            f"pf.narrow_copy: got out= of {out.dtype} for a tensor of {input.dtype}; expected that dtype; "
+            "convert the result"
+        )
+    return _ops.cat([input.narrow(dim, start, length)], dim, out=out)
 
 
 def dim_order(self, *, ambiguity_check=False):

@@ -22,7 +22,7 @@ using autograd::Node;
 
 std::vector<Tensor> tensors_in(nb::handle list) {
   std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_of(h.ptr()));
+  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
   return r;
 }
 
@@ -290,7 +290,10 @@ void init_region(nb::module_& m) {
   m.def("_pass_is_plain", &autograd::pass_is_plain);
   m.def("_pass_asks", [](const Edges& edges) { return list_of(autograd::pass_asks(edges.list)); });
   m.def("_go_on", [](nb::handle outputs, nb::handle gradients) {
-    autograd::go_on(tensors_in(outputs), tensors_in(gradients));
+    const auto of = tensors_in(outputs), given = tensors_in(gradients);
+    PF_CHECK(of.size() == given.size(), ValueError, "backward", "got ", given.size(),
+             " gradients for ", of.size(), " tensors; give one for each");
+    autograd::go_on(of, given);
   });
   nb::class_<Kept>(m, "_Kept")
       .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>())

@@ -28,6 +28,7 @@ from differential import draw
 
 import pyflame as pf
 
+DRAWN = [*draw.MAIN, *draw.COMPLEX]
 MEMORY = 2 << 30  # bytes of addresses that calls may take
 NAN, INF = float("nan"), float("inf")
 ROWS = [r for r in pf.ops.table() if not r["name"].startswith("test_")]
@@ -168,7 +169,7 @@ def of_type(rng, kind):
 def drawn(rng, row):
     """({parameter: value}, {parameter: type}) of arguments that the operation may well take."""
     form = draw.our_form(pf._C._parse_schema, row["schema"])
-    d = draw.Draw(rng, row["name"], "function", form)
+    d = draw.Draw(rng, row["name"], "function", form, DRAWN)
     d.plan = d.plan_shapes(sum(p.type == "Tensor" for p in form.params))
     present = [p for p in form.params if not p.has_default or rng.random() < 0.45]
     present = [p for p in present if p.type != "device"]

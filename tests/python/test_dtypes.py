@@ -417,6 +417,7 @@ FREE = ("empty", "rand", "bernoulli", "normal", "dropout", "multinomial", "unifo
 # Of complex numbers they are something else: a quotient by 0 is NaN, no terms are conjugates, and where
 # an inverse of real numbers is not defined.
 OTHERS = {
+    "float_power",  # to the power of infinity
     *("acos", "acosh", "arccos", "arccosh", "arcsin", "arctanh", "asin", "atanh"),
     *(
         "stft",
@@ -484,7 +485,8 @@ def test_operations_are_right_or_refused(dtype, monkeypatch):
                 if dtype is pf.float8_e8m0fnu or name == "view":
                     continue  # it has no 0, which is among the arguments; bytes are other bytes
                 rounded = r.dtype if r.dtype in (*FLOAT8, *UNSIGNED) else None
-                assert np.allclose(real(e, rounded), real(g), equal_nan=True), (
+                atol = 1e-6 if dtype.is_complex else 1e-8  # beside complex64
+                assert np.allclose(real(e, rounded), real(g), atol=atol, equal_nan=True), (
                     row["schema"],
                     shape,
                 )

@@ -203,7 +203,7 @@ class Case:
 class Draw:
     """One case in the making."""
 
-    def __init__(self, rng, op, place, form, dtypes, degenerate=None):
+    def __init__(self, rng, op, place, form, dtypes=MAIN, degenerate=None):
         self.rng = rng
         self.op = op
         self.base = op.removesuffix("_")
