@@ -51,11 +51,11 @@ PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], int thread, pf_i64 k_stride,
 // `steady`: nobody writes b meanwhile: it may be read before the kernel has waited.
 PF_KERNEL(pf_matmul, THREADS* PARTS)
 (pf_matmul_args q, pf_i32 steady PF_UNLESS_ARGS PF_EPILOGUE_ARGS) {
+  pf_next_may_start();  // first, or pf_begin() comes before it
 #ifdef PF_UNLESS_PARTS
   pf_wait_for_earlier();
   if (pf_parts_fit(range)) return;
 #endif
-  pf_next_may_start();
   PF_SHARED pf_acc tiles_a[PARTS][TILE_K][TILE_M + 1];
   PF_SHARED pf_acc tiles_b[PARTS][TILE_K][TILE_N + 1];
   const pf_matmul_tile at = pf_matmul_where(q, TILE_M, TILE_N);

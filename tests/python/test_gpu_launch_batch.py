@@ -1,6 +1,9 @@
 """Small launches are handed to the driver together, as a graph: everything that they might be in order
 with still is. On AMD that has to be asked for."""
 
+import re
+from pathlib import Path
+
 import pytest
 import standin
 
@@ -279,3 +282,17 @@ for call, work in (("cuLaunchKernelEx", lambda: (big + 1).sum().item()),
         **{**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": sm},
         PYFLAME_EARLY_LAUNCHES=asked,
     )
+
+
+def test_kernels_that_let_the_next_one_start_do_so_first():
+    """What comes before it would get a wait in front, and what is to be read early would not be."""
+    late = []
+    for path in sorted((Path(__file__).resolve().parents[2] / "kernels").glob("*.h")):
+        for kernel in re.split(r"^PF_KERNEL\(", path.read_text(), flags=re.M)[1:]:
+            body = kernel[kernel.index("{") + 1 :] if "{" in kernel else ""
+            body = body.split("\n}\n")[0]
+            if "pf_next_may_start()" in body and not body.lstrip().startswith(
+                "pf_next_may_start()"
+            ):
+                late.append(f"{path.name}: {kernel.split(',')[0]}")
+    assert not late
