@@ -53,6 +53,7 @@ WARP = {
 NEWER = ("gfx950",)  # which clang 19 does not know
 AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
+HOPPER = ("hopper", "float_parts")  # in names of files whose kernels others do not ask for
 MAX_SHARED = 65536
 MAX_SCALARS = 64  # spilled ones; they fill one or two vector registers
 GROUP = "pf_program"  # how kernels of pointwise groups begin
@@ -144,7 +145,7 @@ def never_asked_for(programs, archs):
     return [
         f"{k} of {file.name}"
         for file in texts()
-        if "hopper" not in file.name or "sm_90" in archs
+        if not any(n in file.name for n in HOPPER) or "sm_90" in archs
         for k in kernels_in(file.read_text())
         if k not in asked
     ]
