@@ -143,7 +143,7 @@ assert np.allclose(y_gelu.cpu().numpy()[w > 6], w[w > 6], atol=1e-5)
 p = np.pad(input.cpu().numpy().astype('f8'), [(0, 0), (0, 0), (3, 3), (3, 3)])
 taps = np.lib.stride_tricks.sliding_window_view(p, (7, 7), (2, 3))[:, :, ::2, ::2]
 exact = np.einsum('nchwij,ocij->nohw', taps, weight.cpu().numpy().astype('f8'))
-assert np.allclose(output.cpu().numpy(), exact, atol=1e-3)
+assert np.allclose(output.cpu().numpy(), exact, atol=0.1)  # 147 products of numbers rounded to tf32
 print({str(t.device) for t in (a, b, c, x, y_relu, y_gelu, y_silu, output)})
 """
     )

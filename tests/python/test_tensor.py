@@ -483,9 +483,10 @@ def test_subclass():
 def test_copy_and_pickle():
     x = pf.randn(2, 3)
     for t in (x, x.long(), x.bool(), x.bfloat16(), x.T, x[:, 1:], pf.zeros(0, 3), pf.tensor(1.5)):
-        for back in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t), copy.copy(t), t.clone()):
+        same = copy.copy(t)  # the same memory, as of any object
+        for back in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t), t.clone(), same):
             assert back.dtype is t.dtype and back.shape == t.shape and back.tolist() == t.tolist()
-            assert t.numel() == 0 or not back._shares_storage(t)
+            assert t.numel() == 0 or back._shares_storage(t) == (back is same)
     with pytest.raises(pf.AutogradError):
         copy.deepcopy(pf.ones(1, requires_grad=True) * 2)
     for f in (pf.tensor, pf.from_numpy, pf.add):
