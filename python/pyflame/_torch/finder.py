@@ -127,7 +127,7 @@ class _Loader:
         for source in reversed(sources):
             # Libraries go through vars(module): an alias is asked for all it has.
             lazy = [n for n in dir(source) if n not in vars(source)] if _is_alias(source) else ()
-            found = vars(source) | {n: getattr(source, n) for n in lazy}
+            found = vars(source) | {n: getattr(source, n) for n in lazy if hasattr(source, n)}
             names.update(
                 (n, v)
                 for n, v in found.items()
