@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 
 HERE = Path(__file__).resolve().parent
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 ROWS = sum(not r["name"].startswith("test_") for r in pf.ops.table())
-HANGS = 600  # seconds
 
 
 def child(tmp_path, kind, first, end, **env):
@@ -26,7 +26,7 @@ def child(tmp_path, kind, first, end, **env):
         [sys.executable, HERE / "hostile.py", log, kind, "7", str(first), str(end)],
         capture_output=True,
         text=True,
-        timeout=HANGS,
+        timeout=HANG,
         env={
             **os.environ,
             "PYFLAME_GUARD_PAGES": "1",
