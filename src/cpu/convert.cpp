@@ -8,6 +8,7 @@
 #include "cpu/kernel.h"
 #include "cpu/move.h"
 #include "cpu/scratch.h"
+#include "cpu/stack.h"
 #include "cpu/tape.h"
 #include "cpu/threads.h"
 #include "pyflame/error.h"
@@ -52,9 +53,8 @@ struct Geometry {
 };
 
 // ---- same dtype: only moves --------------------------------------------------------------------
-constexpr int64_t kBox = 128 << 10;     // bytes of a buffered box
-constexpr int64_t kSmallBox = 8 << 10;  // of one that lies on the stack
-constexpr int64_t kChunk = 64 << 10;    // bytes moved between two looks at the geometry
+constexpr int64_t kBox = 128 << 10;   // bytes of a buffered box
+constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
 
 void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   // The input's own inner dimension comes second, so that boxes are read along it.
@@ -109,10 +109,9 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
     }
     if (stream) finish_streaming();
   };
-  const int64_t need = direct ? 0 : nr * nc * bytes;
-  if (need > kSmallBox) return parallel_with(boxes, grain, static_cast<size_t>(need), move);
+  if (!direct && stack_is_small()) return parallel_with(boxes, grain, kBox, move);
   parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) char buffer[kSmallBox];
+    alignas(64) char buffer[kBox];
     move(begin, end, buffer);
   });
 }

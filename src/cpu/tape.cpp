@@ -341,25 +341,20 @@ constexpr int64_t kHeldBytes = int64_t{40} << 10;
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
-// Tiles of a few operands fit on the stack: small launches take no memory. A thread may have a
-// stack of 128 KB, which is enough for the fewest.
-constexpr size_t kOwnBytes = size_t{64} << 10, kFewBytes = size_t{16} << 10;
+// Tiles of a few operands fit on the stack: small launches take no memory.
+constexpr size_t kOwnBytes = size_t{64} << 10;
 
-template <size_t kBytes, class F>
+template <class F>
 [[gnu::noinline]] void run_on_stack(const F& fn, int64_t begin, int64_t end) {
-  alignas(64) char own[kBytes];
+  alignas(64) char own[kOwnBytes];
   fn(begin, end, own);
 }
 
 // fn(begin, end, memory) over ranges of n.
 template <class F>
 void run_ranges(int64_t n, int64_t grain, size_t bytes, F&& fn) {
-  if (bytes <= kFewBytes)
-    return parallel_for(
-        n, grain, [&](int64_t begin, int64_t end) { run_on_stack<kFewBytes>(fn, begin, end); });
-  if (bytes > kOwnBytes || stack_is_small()) return parallel_with(n, grain, bytes, fn);
-  parallel_for(n, grain,
-               [&](int64_t begin, int64_t end) { run_on_stack<kOwnBytes>(fn, begin, end); });
+  if (bytes > kOwnBytes || __builtin_expect(stack_is_small(), 0)) return parallel_with(n, grain, bytes, fn);
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) { run_on_stack(fn, begin, end); });
 }
 
 int64_t grain_of(double unit_ns) {
