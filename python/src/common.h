@@ -236,7 +236,12 @@ inline Tensor& tensor_of(PyObject* o) {
 }
 // Of any object; TypeError where it is no tensor, or one with nothing inside: Tensor.__new__(cls),
 // or a subclass whose __init__ does not call the base's.
-Tensor& tensor_in(PyObject* o);
+[[noreturn]] void no_tensor_in(PyObject* o);
+inline Tensor& tensor_in(PyObject* o) {
+  if (!is_tensor(o) || !tensor_of(o).defined()) [[unlikely]]
+    no_tensor_in(o);
+  return tensor_of(o);
+}
 // What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
 // that imports that (`pyflame run`).
 std::string& shown_package();

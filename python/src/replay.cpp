@@ -87,8 +87,9 @@ std::vector<Tensor> tensors_in(nb::handle list) {
 bool gradients_hold(nb::dict had, nb::dict cleared) {
   PyObject *p = nullptr, *before = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(had.ptr(), &at, &p, &before);) {
-    if (has_hooks(tensor_in(p))) return false;
-    const Tensor now = tensor_in(p).grad();
+    const Tensor& leaf = tensor_in(p);
+    if (has_hooks(leaf)) return false;
+    const Tensor now = leaf.grad();
     if (before == Py_None) {
       if (now.defined() && PyDict_GetItem(cleared.ptr(), p) != Py_True) return false;
     } else if (!is_tensor(before) || now.impl() != tensor_of(before).impl()) {

@@ -390,15 +390,12 @@ PyType_Spec spec = {"pyflame.Tensor", sizeof(PyTensor), 0,
 
 }  // namespace
 
-Tensor& tensor_in(PyObject* o) {
+[[noreturn]] void no_tensor_in(PyObject* o) {
   if (!is_tensor(o))
     type_error(std::string("pf: got a ") + Py_TYPE(o)->tp_name + "; expected a Tensor");
-  Tensor& t = tensor_of(o);
-  if (!t.defined())
-    type_error(std::string("pf: got an object of ") + Py_TYPE(o)->tp_name +
-               " without a tensor inside; expected one that holds values; call the class or "
-               "Tensor.as_subclass, or Tensor's __init__ where a subclass has its own");
-  return t;
+  type_error(std::string("pf: got an object of ") + Py_TYPE(o)->tp_name +
+             " without a tensor inside; expected one that holds values; call the class or "
+             "Tensor.as_subclass, or Tensor's __init__ where a subclass has its own");
 }
 
 PyObject* wrap(Tensor t) {

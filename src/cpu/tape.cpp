@@ -353,7 +353,7 @@ template <class F>
 // fn(begin, end, memory) over ranges of n.
 template <class F>
 void run_ranges(int64_t n, int64_t grain, size_t bytes, F&& fn) {
-  if (bytes > kOwnBytes || __builtin_expect(stack_is_small(), 0)) return parallel_with(n, grain, bytes, fn);
+  if (bytes > kOwnBytes || stack_is_small()) return parallel_with(n, grain, bytes, fn);
   parallel_for(n, grain, [&](int64_t begin, int64_t end) { run_on_stack(fn, begin, end); });
 }
 
