@@ -10,7 +10,9 @@
 //   are eight-bit floats, whose sums are scaled, -DPROMOTED=1: and added to float32 after each
 //   TILE_K, since the unit's own sums have 14 bits; -DPF_PARTS=3: operands are floats as sums of
 //   three numbers of bfloat16 (float_parts.h), the third dimension of their maps, and six of nine
-//   products are made, all but those below 2^-26 of the whole.
+//   products are made, all but those below 2^-26 of the whole; -DPF_GATHERED=1: a is what the
+//   windows of a convolution see; 2, of parts: b is, taps and channels are its columns and pixels
+//   are k, of which each batch has a share.
 //
 // A block has three groups of four warps: two multiply, a thread of the third starts copies into
 // the ring of stages. A stage is handed over by two barriers in memory, `full` and `empty`. Blocks
@@ -239,6 +241,36 @@ struct pf_hopper_windows {
     }
   }
 };
+
+#if PF_GATHERED == 2
+// The panels of a tile of the gradient by the weight: each is 64 channels of a tap.
+struct pf_hopper_taps {
+  static_assert(PF_PARTS > 1 && !A_ALONG_K && !B_ALONG_K && CLUSTER == 1, "as it is used");
+  pf_i32 channel[B_COPIES];
+  pf_u16 right[B_COPIES], down[B_COPIES];
+
+  PF_METHOD void start(const pf_matmul_hopper_args& q, pf_i32 col) {
+    PF_UNROLL for (int i = 0; i < B_COPIES; ++i) {
+      const pf_i32 at = col + i * 64 < q.product.n ? col + i * 64 : 0,  // no column: any
+          channels = q.runs * 64, tap = at / channels, line = tap / q.taps[0];
+      channel[i] = at - tap * channels;
+      right[i] = static_cast<pf_u16>((tap - line * q.taps[0]) * q.apart[0]);
+      down[i] = static_cast<pf_u16>(line * q.apart[1]);
+    }
+  }
+  // Of 64 pixels from the one at `k` on.
+  PF_METHOD void copy(const pf_matmul_hopper_args& q, pf_shared_at to, pf_shared_at barrier,
+                      pf_i32 k) const {
+    const pf_u32 at = static_cast<pf_u32>(k), wide = static_cast<pf_u32>(q.windows[0]),
+                 high = static_cast<pf_u32>(q.windows[1]), line = at / wide, picture = line / high;
+    const pf_i32 x = q.first[0] + static_cast<pf_i32>(at - line * wide) * q.step[0],
+                 y = q.first[1] + static_cast<pf_i32>(line - picture * high) * q.step[1];
+    PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) PF_UNROLL for (int i = 0; i < B_COPIES; ++i)
+        pf_window_copy(to + (p * B_BYTES + i * (TILE_K * 128)), q.b, barrier, channel[i], x, y,
+                       static_cast<pf_i32>(picture) + p * q.pictures, right[i], down[i]);
+  }
+};
+#endif
 
 // The bias of a thread's columns, on its way while the last stages are multiplied.
 struct pf_tile_bias {
@@ -524,33 +556,44 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         const pf_i32 row = static_cast<pf_i32>(tile.t.row),
                      col = static_cast<pf_i32>(tile.t.col) + part * (TILE_N / CLUSTER);
         pf_hopper_batch a, b;
+        pf_i32 share = 0;
+#if PF_GATHERED == 2
+        pf_hopper_taps taps;
+        taps.start(maps, col);
+        share = static_cast<pf_i32>(tile.batch) * maps.share;
+#elif PF_GATHERED
         pf_hopper_windows windows;
-        if constexpr (PF_GATHERED) {
-          windows.start(maps, row);
-        } else {
-          a.start(q, q.a_step, tile.batch);
-          b.start(q, q.b_step, tile.batch);
-        }
+        windows.start(maps, row);
+#else
+        a.start(q, q.a_step, tile.batch);
+        b.start(q, q.b_step, tile.batch);
+#endif
         PF_NO_UNROLL for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
-          const pf_i32 k = static_cast<pf_i32>(step * TILE_K);
+          const pf_i32 k = share + static_cast<pf_i32>(step * TILE_K);
           const pf_shared_at filled = ring.filled(), stage = ring.data();
           pf_mbarrier_wait(ring.emptied(ring.stage), ring.parity ^ 1);
           pf_mbarrier_expect(filled, STAGE_BYTES);
-          if constexpr (PF_GATHERED) {
-            windows.copy(maps, stage, filled, stage + b_part, col);
-            windows.next(maps);
-          } else {
-            PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) {
-              pf_each_copy<A_ALONG_K, A_BOX, A_COPIES>(
-                  stage + p * A_BYTES, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
-                    pf_copy_part<0, A_ALONG_K>(to, maps.a, filled, k, outer, a, p);
-                  });
-              pf_each_copy<B_ALONG_K, B_BOX, B_COPIES / CLUSTER>(
-                  stage + b_part + p * B_BYTES, col, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
-                    pf_copy_part<1, B_ALONG_K>(to, maps.b, filled, k, outer, b, p);
-                  });
-            }
+#if PF_GATHERED == 1
+          windows.copy(maps, stage, filled, stage + b_part, col);
+          windows.next(maps);
+#elif PF_GATHERED == 2
+          PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) pf_each_copy<0, A_BOX, A_COPIES>(
+              stage + p * A_BYTES, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                pf_copy_part<0, 0>(to, maps.a, filled, k, outer, a, p);
+              });
+          taps.copy(maps, stage + b_part, filled, k);
+#else
+          PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) {
+            pf_each_copy<A_ALONG_K, A_BOX, A_COPIES>(
+                stage + p * A_BYTES, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                  pf_copy_part<0, A_ALONG_K>(to, maps.a, filled, k, outer, a, p);
+                });
+            pf_each_copy<B_ALONG_K, B_BOX, B_COPIES / CLUSTER>(
+                stage + b_part + p * B_BYTES, col, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                  pf_copy_part<1, B_ALONG_K>(to, maps.b, filled, k, outer, b, p);
+                });
           }
+#endif
         }
       }
     }

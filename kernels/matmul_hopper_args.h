@@ -15,8 +15,10 @@ struct pf_matmul_hopper_args {
   // Of eight-bit floats: one number each, or one for each row and each column.
   pf_i32 by_row;
   const float *scale_a, *scale_b;
-  const pf_u32* range;               // of operands in parts (float_parts.h)
-  pf_i32 none, pictures, unused[4];  // 0
+  const pf_u32* range;  // of operands in parts (float_parts.h)
+  pf_i32 none, pictures;
+  pf_i32 share;      // of k, that a batch of a gradient by the weight has
+  pf_i32 unused[3];  // 0
 };
 static_assert(sizeof(pf_matmul_hopper_args) == 896, "as hosts fill it");
 

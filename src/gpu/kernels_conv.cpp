@@ -625,13 +625,54 @@ void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType 
   note_ours(a, t, false);
 }
 
+// The same of the gradient by the weight: pixels, which are k, in shares.
+bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all) {
+  if (p.x.ndim != 4 || all.groups != 1 || all.channels != all.kept || !narrow(all)) return false;
+  const Lies x(p.x), y(p.y);
+  if ((!x.pixels && !x.images) || (!y.pixels && !y.images) || !aligned(p.x.data, 16) ||
+      !aligned(p.y.data, 16))
+    return false;
+  KernelArgs a = given;
+  a.around = nullptr;
+  pf_conv q = all;
+  q.channel = 1;
+  int64_t step = q.channels;
+  for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
+  q.batch = step;
+  q.m = q.channels * product(q.taps);
+  Product r{};
+  r.m = q.n, r.n = q.m, r.k = q.k;
+  r.dtype = r.out = DType::Float32;
+  if (!weight_gradient_gains(a.traits(), r, q)) return false;
+  if (!x.pixels) q.gathered = turned(a, p.x, q.channels, DType::Float32);
+  r.a = y.pixels ? q.plain : turned(a, p.y, q.n, DType::Float32);
+  r.a_row = 1, r.a_col = q.n;
+  const int64_t tiles_of = ceil_div(r.m, 128) * ceil_div(r.n, 128);
+  q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles_of, 1,
+                                 std::max<int64_t>(1, q.k / 512));
+  q.share = ceil_div(ceil_div(q.k, q.shares), 64) * 64;
+  q.shares = ceil_div(q.k, q.share);
+  q.partial = a.workspace(static_cast<size_t>(q.shares * q.n * q.m) * sizeof(float));
+  r.c = q.partial;
+  r.ndim = 1;
+  r.batch[0] = {q.shares, q.share * q.n, 0};
+  const pf_u32* range = weight_gradient_of_parts(a, r, q);
+  if (!range) return false;
+  finish(a, p, q, DType::Float32, true);
+  pf_conv rest = all;
+  tiles(a, p, rest, DType::Float32, range);
+  note_float32(a, DType::Float32, false, {"our kernels, in float32 by parts of bfloat16", nullptr});
+  return true;
+}
+
 // In float32 by matrix units (convolution_of_parts()); what follows is not part of it.
 bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DType t) {
   const pf_tensor &x = p.kind == Kind::Input ? p.y : p.x, &y = p.kind == Kind::Input ? p.x : p.y;
   if (source() == ProductSource::Library || t != DType::Float32 || p.tf32 ||
-      p.kind == Kind::Weight || !tensor_maps(given.traits()) || all.groups != 1 ||
-      all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all))
+      !tensor_maps(given.traits()))
     return false;
+  if (p.kind == Kind::Weight) return weight_in_parts(given, p, all);
+  if (all.groups != 1 || all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all)) return false;
   const Lies from(x), to(y);
   if ((!from.pixels && !from.images) || (!to.pixels && !to.images) || !aligned(p.x.data, 16) ||
       !aligned(p.y.data, 16) || all.n % 4 != 0 ||

@@ -156,6 +156,10 @@ bool gathered_product(const KernelArgs&, const Product&, const pf_conv&, int ope
 // has no parts is left undone, and `range` tells on the device. Null where it is no gain.
 bool convolution_gains(const Traits&, const Product&, const pf_conv&, int inverse);
 const pf_u32* convolution_of_parts(const KernelArgs&, const Product&, const pf_conv&, int inverse);
+// The same of the gradient by the weight: dy (a, across k) by what the windows see, each batch with
+// its share of the pixels, into float32.
+bool weight_gradient_gains(const Traits&, const Product&, const pf_conv&);
+const pf_u32* weight_gradient_of_parts(const KernelArgs&, const Product&, const pf_conv&);
 
 // For a small product: one of two kernels, so that another batch size compiles nothing.
 int small_product_tile(const Traits&, const Product&);

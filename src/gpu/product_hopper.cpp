@@ -279,28 +279,21 @@ const pf_u32* convolution_of_parts(const KernelArgs& args, const Product& p, con
   return windows_by_maps(args, in_parts, planes, inverse, false, range) ? range : nullptr;
 }
 
-bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
-                     bool tf32, const pf_u32* range) {
-  MapTiling s = kParts;
-  if (!maps_usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
-      conv.pixels[0] != 1 || conv.taps[0] != 1 ||
-      p.k != conv.channels * conv.taps[1] * conv.taps[2])
-    return false;
-  const int64_t line = line_of(p), taps = conv.taps[1] * conv.taps[2],
-                runs = ceil_div(conv.channels, line);
-  if ((!range && !choose(args.traits(), p, taps * runs, -1, &s)) ||
-      args.traits().max_shared < size_t(s.shared()))
-    return false;
+namespace {
+
+// What a map and a kernel are told of the windows of a convolution; `windows` of a copy.
+WindowView view_of_windows(const pf_conv& conv, const Product& p, int inverse, bool tf32,
+                           int64_t pictures, int windows, pf_matmul_hopper_args& q) {
+  const int64_t line = line_of(p);
   WindowView a;
   a.data = conv.gathered;
   a.dtype = p.dtype;
   a.tf32 = tf32;
   a.channels = conv.channels;
-  a.pictures = p.m / (conv.pixels[1] * conv.pixels[2]);
+  a.pictures = pictures;
   a.picture = conv.batch;
   a.box_channels = static_cast<int32_t>(line);
-  a.box_windows = std::min(s.m, 128);
-  pf_matmul_hopper_args q{};
+  a.box_windows = windows;
   for (int d = 0; d < 2; ++d) {  // x, y
     const int from = 2 - d;
     const int64_t reach = (conv.taps[from] - 1) * conv.dilation[from];
@@ -317,6 +310,73 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
     q.taps[d] = static_cast<pf_i32>(conv.taps[from]);
     q.apart[d] = static_cast<pf_i32>(conv.dilation[from]);
   }
+  q.runs = static_cast<pf_i32>(ceil_div(conv.channels, line));
+  return a;
+}
+bool flat(const pf_conv& conv) {
+  return conv.size[0] == 1 && conv.pixels[0] == 1 && conv.taps[0] == 1;
+}
+
+}  // namespace
+
+bool weight_gradient_gains(const Traits& t, const Product& p, const pf_conv& conv) {
+  const int64_t pixels = p.k / (conv.pixels[1] * conv.pixels[2]) * conv.size[1] * conv.size[2];
+  return !vectors_asked() && p.k >= kLeastK && p.m >= 48 && p.m % 8 == 0 &&
+         conv.channels % 64 == 0 && flat(conv) &&
+         double(p.m) * double(p.n) * double(p.k) >= kLeastWork * t.compute_units &&
+         t.max_shared >= size_t(kParts.shared()) &&
+         6 * (pixels * conv.channels + p.m * p.k) <= kMostBytes;
+}
+
+const pf_u32* weight_gradient_of_parts(const KernelArgs& args, const Product& p,
+                                       const pf_conv& conv) {
+  const int64_t pictures = conv.k / (conv.pixels[1] * conv.pixels[2]), c = conv.channels;
+  Planes y{nullptr, conv.k, p.m, p.m, p.m, false},
+      x{nullptr, pictures * conv.size[1] * conv.size[2], c, c, c, true};
+  auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
+  args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
+  split(args, p.a, y, range);
+  split(args, conv.gathered, x, range + PF_RANGE_WORDS);
+  Product in_parts = p;
+  in_parts.dtype = DType::BFloat16;
+  pf_conv planes = conv;
+  planes.gathered = x.data;
+  pf_matmul_hopper_args q{};
+  WindowView b = view_of_windows(planes, in_parts, 0, false, pictures, 64, q);
+  q.pictures = static_cast<pf_i32>(pictures);
+  b.pictures *= 3;
+  const TensorView a = view_of(y, 128);
+  if (!maps_usable(args.traits(), p) || !window_map_fits(b) || !tensor_map_fits(a)) return nullptr;
+  q.a = tensor_map(a);
+  q.b = window_map(b);
+  q.range = range;
+  q.share = static_cast<pf_i32>(conv.share);
+  q.steps = static_cast<pf_i32>(conv.share / 64);
+  launch(args, in_parts, kParts,
+         Defines()
+             .value("BATCHES", 0)
+             .value("A_ALONG_K", 0)
+             .value("B_ALONG_K", 0)
+             .value("PF_GATHERED", 2)
+             .value("PF_INVERSE", 0),
+         false, q);
+  return range;
+}
+
+bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
+                     bool tf32, const pf_u32* range) {
+  MapTiling s = kParts;
+  if (!maps_usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || !flat(conv) ||
+      p.k != conv.channels * conv.taps[1] * conv.taps[2])
+    return false;
+  const int64_t line = line_of(p), taps = conv.taps[1] * conv.taps[2],
+                runs = ceil_div(conv.channels, line);
+  if ((!range && !choose(args.traits(), p, taps * runs, -1, &s)) ||
+      args.traits().max_shared < size_t(s.shared()))
+    return false;
+  pf_matmul_hopper_args q{};
+  WindowView a = view_of_windows(conv, p, inverse, tf32, p.m / (conv.pixels[1] * conv.pixels[2]),
+                                 std::min(s.m, 128), q);
   TensorView b;
   b.data = p.b;
   b.dtype = p.dtype;
@@ -335,7 +395,6 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
   if (!window_map_fits(a) || !tensor_map_fits(b)) return false;
   q.a = window_map(a);
   q.b = tensor_map(b);
-  q.runs = static_cast<pf_i32>(runs);
   q.steps = static_cast<pf_i32>(taps * runs);
   launch(args, p, s,
          Defines()

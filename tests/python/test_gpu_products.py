@@ -647,3 +647,36 @@ for last in (False, True):
 """,
         **environment("wgmma"),
     )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_weight_gradients_of_parts(run):  # noqa: F811
+    """The same of the gradient by a convolution's weight, whose pixels are shared among blocks."""
+    run(
+        """
+rng = np.random.default_rng(7)
+make = lambda *shape: pf.tensor(rng.standard_normal(shape).astype("float32"))
+conv = pf.nn.functional.conv2d
+def gradient(x, w, g, how, **layout):
+    w = w.contiguous(**layout).requires_grad_()
+    y = conv(x.contiguous(**layout), w, **how)
+    return pf.autograd.grad(y, w, g.contiguous(**layout))[0]
+for last, how, size in ((False, {"padding": 1}, 18), (True, {"stride": 2, "padding": 2, "dilation": 2}, 33)):
+    layout = {"memory_format": pf.channels_last if last else pf.contiguous_format}
+    x, w = make(3, 64, size, size + 1), make(72, 64, 3, 3)
+    g = make(*conv(x, w, **how).shape)
+    if last:
+        x[1, 3, 4, 5], g[0, 7, 0, 0] = float("inf"), float("nan")
+    with pf.explain() as report:
+        got = gradient(*(t.to("gpu") for t in (x, w, g)), how, **layout).cpu().numpy()
+    assert any("parts of bfloat16" in s["by"] for s in report.served), report
+    with np.errstate(invalid="ignore"):
+        want = gradient(x.double(), w.double(), g.double(), how, **layout).numpy()
+        size = gradient(*(t.double().abs() for t in (x, w, g)), how, **layout).numpy()
+        assert (np.isnan(got) == np.isnan(want)).all() and (np.isinf(got) == np.isinf(want)).all()
+        fine = np.isfinite(want) & np.isfinite(size)
+        assert (np.abs(got - want) / size)[fine].max() < 2.0 ** (-20 if last else -22)
+""",
+        **environment("wgmma"),
+    )
