@@ -4,7 +4,8 @@
 #include "integers.h"
 
 // `lines` lines of n floats, `stride` elements apart; each of three planes of `to` has them `pitch`
-// elements of bfloat16 apart, which are multiples of 8.
+// elements of bfloat16 apart, which are multiples of 8. Where images are turned: `lines` channels
+// of n pixels, and planes have lines of channels.
 struct pf_float_parts {
   const void* from;
   void* to;

@@ -644,8 +644,7 @@ bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& a
   r.m = q.n, r.n = q.m, r.k = q.k;
   r.dtype = r.out = DType::Float32;
   if (!weight_gradient_gains(a.traits(), r, q)) return false;
-  if (!x.pixels) q.gathered = turned(a, p.x, q.channels, DType::Float32);
-  r.a = y.pixels ? q.plain : turned(a, p.y, q.n, DType::Float32);
+  r.a = q.plain;
   r.a_row = 1, r.a_col = q.n;
   const int64_t tiles_of = ceil_div(r.m, 128) * ceil_div(r.n, 128);
   q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles_of, 1,
@@ -656,7 +655,7 @@ bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& a
   r.c = q.partial;
   r.ndim = 1;
   r.batch[0] = {q.shares, q.share * q.n, 0};
-  const pf_u32* range = weight_gradient_of_parts(a, r, q);
+  const pf_u32* range = weight_gradient_of_parts(a, r, q, !x.pixels, !y.pixels);
   if (!range) return false;
   finish(a, p, q, DType::Float32, true);
   pf_conv rest = all;
@@ -691,10 +690,9 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   r.dtype = r.out = t, r.bias = q.bias;
   r.b_row = 1, r.b_col = q.k;
   if (!convolution_gains(a.traits(), r, q, inverse(q, p.kind))) return false;
-  if (!from.pixels) q.gathered = turned(a, x, q.channels, t);
   r.b = lines_of_weights(a, q, t);
   r.c = to.pixels ? q.out : a.workspace(static_cast<size_t>(q.m * q.n) * sizeof(float));
-  const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind));
+  const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind), !from.pixels);
   if (!range) return false;
   if (!to.pixels) turn_images(a, y.data, r.c, y, true, sizeof(float));
   pf_conv rest = all;

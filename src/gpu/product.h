@@ -152,14 +152,17 @@ bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 bool gathered_product_fits(const Traits&, DType, bool tf32);
 bool gathered_product(const KernelArgs&, const Product&, const pf_conv&, int operand, int inverse);
 
-// A convolution in float32 of dense channels-last pictures by parts, as product_of_parts(); what
-// has no parts is left undone, and `range` tells on the device. Null where it is no gain.
+// A convolution in float32 of dense pictures, channels last or (`images`) pixels, by parts, as
+// product_of_parts(); what has no parts is left undone, and `range` tells on the device. Null where
+// it is no gain.
 bool convolution_gains(const Traits&, const Product&, const pf_conv&, int inverse);
-const pf_u32* convolution_of_parts(const KernelArgs&, const Product&, const pf_conv&, int inverse);
+const pf_u32* convolution_of_parts(const KernelArgs&, const Product&, const pf_conv&, int inverse,
+                                   bool images);
 // The same of the gradient by the weight: dy (a, across k) by what the windows see, each batch with
 // its share of the pixels, into float32.
 bool weight_gradient_gains(const Traits&, const Product&, const pf_conv&);
-const pf_u32* weight_gradient_of_parts(const KernelArgs&, const Product&, const pf_conv&);
+const pf_u32* weight_gradient_of_parts(const KernelArgs&, const Product&, const pf_conv&,
+                                       bool x_images, bool y_images);
 
 // For a small product: one of two kernels, so that another batch size compiles nothing.
 int small_product_tile(const Traits&, const Product&);

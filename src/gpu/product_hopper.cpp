@@ -198,6 +198,16 @@ void split(const KernelArgs& args, const void* from, Planes& r, pf_u32* range) {
       args.compile("float_parts.h", Defines().value("PF_V", vector ? 4 : 1), "pf_float_parts_of"),
       blocks_for(r.lines * r.pitch / 4, 256, int64_t{8} * args.traits().compute_units), 256, 0, q);
 }
+// Images as pixels of channels: of so many pixels each.
+void split_images(const KernelArgs& args, const void* from, Planes& r, int64_t pixels,
+                  pf_u32* range) {
+  r.data = args.workspace(static_cast<size_t>(3 * r.lines * r.pitch) * 2);
+  const pf_float_parts q{from, r.data, range, r.n, pixels, pixels, r.pitch};
+  const Defines options =
+      Defines().value("PF_V", aligned(from, pixels, 4) ? 4 : 1).value("PF_TURN", 1);
+  args.launch(args.compile("float_parts.h", options, "pf_float_parts_turned"),
+              Grid(r.lines / pixels * ceil_div(pixels, 64) * ceil_div(r.pitch, 64)), 256, 0, q);
+}
 TensorView view_of(const Planes& r, int box) {
   TensorView v;
   v.data = r.data;
@@ -209,6 +219,14 @@ TensorView view_of(const Planes& r, int box) {
   return v;
 }
 constexpr MapTiling kParts{128, 128, 2, 1, false, false, 3};
+MapTiling parts_tiling(const Product& p) {
+  MapTiling s = kParts;
+  static const char* const narrow = std::getenv("PF_X_NARROW");
+  static const char* const cluster = std::getenv("PF_X_CLUSTER");
+  if (p.n <= 64 && narrow) s.n = 64;
+  if (cluster) s.cluster = 2;
+  return s;
+}
 // Beside what parts cost, of each compute unit; sums of few products err less by ordinary
 // arithmetic.
 constexpr double kLeastWork = 0x1p23;
@@ -241,10 +259,11 @@ bool product_of_parts(const KernelArgs& args, const Product& p) {
   Product in_parts = p;
   in_parts.dtype = DType::BFloat16;
   pf_matmul_hopper_args q{};
-  q.a = tensor_map(view_of(x, 128)), q.b = tensor_map(view_of(y, 64));
+  const MapTiling s = parts_tiling(p);
+  q.a = tensor_map(view_of(x, 128)), q.b = tensor_map(view_of(y, s.n / 2));
   q.range = range;
   q.steps = static_cast<pf_i32>(ceil_div(p.k, 64));
-  launch(args, in_parts, kParts,
+  launch(args, in_parts, s,
          Defines().value("BATCHES", 0).value("A_ALONG_K", x.along).value("B_ALONG_K", y.along),
          false, q);
   arithmetic_product(args, p, -1, range);
@@ -263,13 +282,16 @@ bool convolution_gains(const Traits& t, const Product& p, const pf_conv& conv, i
 }
 
 const pf_u32* convolution_of_parts(const KernelArgs& args, const Product& p, const pf_conv& conv,
-                                   int inverse) {
+                                   int inverse, bool images) {
   const int64_t pictures = p.m / (conv.pixels[1] * conv.pixels[2]), c = conv.channels;
   Planes x{nullptr, pictures * conv.size[1] * conv.size[2], c, c, c, true},
       w{nullptr, p.n * p.k / c, c, c, c, true};
   auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
   args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
-  split(args, conv.gathered, x, range);
+  if (images)
+    split_images(args, conv.gathered, x, conv.size[1] * conv.size[2], range);
+  else
+    split(args, conv.gathered, x, range);
   split(args, p.b, w, range + PF_RANGE_WORDS);
   Product in_parts = p;
   in_parts.dtype = DType::BFloat16;
@@ -329,14 +351,20 @@ bool weight_gradient_gains(const Traits& t, const Product& p, const pf_conv& con
 }
 
 const pf_u32* weight_gradient_of_parts(const KernelArgs& args, const Product& p,
-                                       const pf_conv& conv) {
+                                       const pf_conv& conv, bool x_images, bool y_images) {
   const int64_t pictures = conv.k / (conv.pixels[1] * conv.pixels[2]), c = conv.channels;
   Planes y{nullptr, conv.k, p.m, p.m, p.m, false},
       x{nullptr, pictures * conv.size[1] * conv.size[2], c, c, c, true};
   auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
   args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
-  split(args, p.a, y, range);
-  split(args, conv.gathered, x, range + PF_RANGE_WORDS);
+  const auto take = [&](const void* from, Planes& r, bool images, int64_t pixels, pf_u32* seen) {
+    if (images)
+      split_images(args, from, r, pixels, seen);
+    else
+      split(args, from, r, seen);
+  };
+  take(p.a, y, y_images, conv.pixels[1] * conv.pixels[2], range);
+  take(conv.gathered, x, x_images, conv.size[1] * conv.size[2], range + PF_RANGE_WORDS);
   Product in_parts = p;
   in_parts.dtype = DType::BFloat16;
   pf_conv planes = conv;
@@ -365,7 +393,7 @@ const pf_u32* weight_gradient_of_parts(const KernelArgs& args, const Product& p,
 
 bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
                      bool tf32, const pf_u32* range) {
-  MapTiling s = kParts;
+  MapTiling s = parts_tiling(p);
   if (!maps_usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || !flat(conv) ||
       p.k != conv.channels * conv.taps[1] * conv.taps[2])
     return false;
