@@ -448,6 +448,27 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
     multiply(a, r);
     return true;
   }
+  if (p.kind == Kind::Weight && t == DType::Float32 && x.images && y.images) {
+    // A product for each image, then their sum: where those are less than what is read.
+    if (pixels % 4 != 0 || pixels < 256 || outs * ins * 8 > pixels * (outs + ins) || w_in != 1 ||
+        !product_library_usable() || product_source() == ProductSource::Own)
+      return false;
+    pf_conv sum = q;
+    sum.shares = batch;
+    sum.partial = a.workspace(static_cast<size_t>(batch * outs * ins) * sizeof(float));
+    r.m = outs, r.n = ins, r.k = pixels;
+    r.a = p.y.data, r.b = p.x.data, r.c = sum.partial;
+    r.a_row = pixels, r.a_col = 1, r.b_row = 1, r.b_col = pixels;
+    if (batch > 1) {
+      r.ndim = 1;
+      r.batch[0] = {batch, outs * pixels, ins * pixels};
+    }
+    KernelArgs alone = a;
+    alone.around = nullptr;
+    multiply(alone, r);
+    finish(a, p, sum, t, true);
+    return true;
+  }
   // Images of channels: a product for each, of lines of whole chunks.
   if (p.kind == Kind::Weight || p.bias || pixels * static_cast<int64_t>(itemsize(t)) % 16 != 0 ||
       !x.images || !y.images)
@@ -625,6 +646,21 @@ void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType 
   note_ours(a, t, false);
 }
 
+// So many shares of k that blocks have about as much each and the sums of shares are few; in steps
+// of a tile, 3 us each (H200), in which the device reads or writes 10 MB.
+void share_for_parts(pf_conv& q, const Product& r, int units) {
+  const int64_t tiles = ceil_div(r.m, 128) * ceil_div(r.n, 128);
+  double least = 0;
+  int64_t best = 0;
+  for (int64_t s = 1; s == 1 || (s <= 64 && q.k / s >= 512); ++s) {
+    const double cost = double(ceil_div(tiles * s, units)) * (double(q.k) / 64 / double(s) + 4) +
+                        double(s * r.m * r.n) * 8 / 10e6;
+    if (best == 0 || cost < least) least = cost, best = s;
+  }
+  q.share = ceil_div(ceil_div(q.k, best), 64) * 64;
+  q.shares = ceil_div(q.k, q.share);
+}
+
 // The same of the gradient by the weight: pixels, which are k, in shares.
 bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all) {
   if (p.x.ndim != 4 || all.groups != 1 || all.channels != all.kept || !narrow(all)) return false;
@@ -646,11 +682,7 @@ bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& a
   if (!weight_gradient_gains(a.traits(), r, q)) return false;
   r.a = q.plain;
   r.a_row = 1, r.a_col = q.n;
-  const int64_t tiles_of = ceil_div(r.m, 128) * ceil_div(r.n, 128);
-  q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles_of, 1,
-                                 std::max<int64_t>(1, q.k / 512));
-  q.share = ceil_div(ceil_div(q.k, q.shares), 64) * 64;
-  q.shares = ceil_div(q.k, q.share);
+  share_for_parts(q, r, a.traits().compute_units);
   q.partial = a.workspace(static_cast<size_t>(q.shares * q.n * q.m) * sizeof(float));
   r.c = q.partial;
   r.ndim = 1;
@@ -674,8 +706,7 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   if (all.groups != 1 || all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all)) return false;
   const Lies from(x), to(y);
   if ((!from.pixels && !from.images) || (!to.pixels && !to.images) || !aligned(p.x.data, 16) ||
-      !aligned(p.y.data, 16) || all.n % 4 != 0 ||
-      (!to.pixels && product(all.pixels) % 4 != 0))  // whole chunks are turned
+      !aligned(p.y.data, 16) || all.n % 4 != 0)
     return false;
   KernelArgs a = given;
   a.around = nullptr;
@@ -694,7 +725,19 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   r.c = to.pixels ? q.out : a.workspace(static_cast<size_t>(q.m * q.n) * sizeof(float));
   const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind), !from.pixels);
   if (!range) return false;
-  if (!to.pixels) turn_images(a, y.data, r.c, y, true, sizeof(float));
+  if (!to.pixels && product(all.pixels) % 4 == 0) {
+    turn_images(a, y.data, r.c, y, true, sizeof(float));
+  } else if (!to.pixels) {
+    pf_tensor pixels = y;
+    pixels.data = r.c;
+    pixels.strides[1] = 1;
+    int64_t apart = q.n;
+    for (int d = y.ndim - 1; d != 1; d = d == 2 ? 0 : d - 1) {
+      pixels.strides[d] = apart;
+      apart *= y.shape[d];
+    }
+    copy_tensor(a, y, pixels);
+  }
   pf_conv rest = all;
   tiles(a, p, rest, t, range);
   note_float32(a, t, false, {"our kernels, in float32 by parts of bfloat16", nullptr});

@@ -578,3 +578,20 @@ def test_the_gradient_of_a_weight_lies_as_it_does(groups, size):
     after = pf.debug.stats()
     assert after["kernels"] - before["kernels"] == 1, "copies beside the step"
     assert after["programs"] == before["programs"]
+
+
+@pytest.mark.parametrize("layout", ("contiguous_format", "channels_last"))
+@pytest.mark.parametrize("batch", (1, 3))
+def test_one_tap_weight_gradients_of_images(batch, layout):
+    """A product for each image and their sum, where images are large beside the weight."""
+    rng = np.random.default_rng(3)
+    x, w, g = (
+        pf.tensor(rng.standard_normal(s).astype("float32"))
+        for s in ((batch, 24, 18, 16), (12, 24, 1, 1), (batch, 12, 18, 16))
+    )
+    x, g = (t.contiguous(memory_format=getattr(pf, layout)) for t in (x, g))
+    w.requires_grad_()
+    with pf.backends.cudnn.flags(allow_tf32=False):
+        got = pf.autograd.grad(pf.nn.functional.conv2d(x, w), w, g)[0].cpu().numpy()
+    want = np.einsum("bohw,bihw->oi", g.cpu().double().numpy(), x.cpu().double().numpy())
+    assert np.abs(got[:, :, 0, 0] - want).max() < 1e-4 * np.abs(want).max()

@@ -630,8 +630,8 @@ def test_convolutions_of_parts(run):  # noqa: F811
 rng = np.random.default_rng(6)
 make = lambda *shape: pf.tensor(rng.standard_normal(shape).astype("float32"))
 conv = pf.nn.functional.conv2d
-for last in (False, True):
-    x, w, b = make(2, 48, 26, 26), make(64, 48, 3, 3), make(64)
+for last, side, outs in ((False, 26, 64), (True, 26, 68), (False, 25, 68)):
+    x, w, b = make(2, 48, side, side), make(outs, 48, 3, 3), make(outs)
     if last:
         x[1, 3, 4, 5], x[0, 0, 0, 0] = float("inf"), float("nan")
     X = x.to("gpu").contiguous(memory_format=pf.channels_last if last else pf.contiguous_format)
