@@ -545,6 +545,23 @@ Tensor view_gradient(const ViewStep* last, const Tensor& gradient) {
   return g;
 }
 
+namespace {
+// The history of a view of `base`: through that, so that its hooks see the gradient.
+template <class MakeFn>
+void look(const Tensor& base, const Tensor& result, const char* name, MakeFn make) {
+  Edge e = edge_of(base);
+  if (!e.node) return;
+  Ref<Node> node = Ref<Node>::adopt(new FunctionNode(name, {}, make()));
+  node->next.push_back(std::move(e));
+  if (hiding()) [[unlikely]]
+    note_levels(*node, result);
+  Meta& m = meta_of(result);
+  m.view_name = name;
+  m.grad_fn = std::move(node);
+  m.output_nr = 0;
+}
+}  // namespace
+
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
   if (!has_gradient(base->dtype)) return result;
@@ -556,6 +573,11 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   if (!t_grad_enabled || lost) {
     // The base is kept only if it matters: a gradient that is a view must own its memory alone.
     if (lost || requires_grad(base)) meta_of(result).base = of_view && !leaf ? outer->base : base;
+    // A Function's result has a history of its own, though it was looked at without one.
+    if (t_grad_enabled)
+      look(base, result, name, [&] {
+        return [undo = std::move(backward)](const Context& c) -> Grads { return {undo(c.grad())}; };
+      });
     return result;
   }
   Meta& m = meta_of(result);
@@ -576,17 +598,9 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
       m.form = bm.form;
     }
   }
-  if (Edge e = edge_of(base); e.node) {  // through `base`, so that its hooks see the gradient
-    Ref<Node> node =
-        Ref<Node>::adopt(new FunctionNode(name, {}, [step = m.steps](const Context& c) -> Grads {
-          return {step->backward(c.grad())};
-        }));
-    node->next.push_back(std::move(e));
-    if (hiding()) [[unlikely]]
-      note_levels(*node, result);
-    m.grad_fn = std::move(node);
-    m.output_nr = 0;
-  }
+  look(base, result, name, [&] {
+    return [step = m.steps](const Context& c) -> Grads { return {step->backward(c.grad())}; };
+  });
   m.epoch = meta_of(m.base).epoch;
   return result;
 }

@@ -1,6 +1,6 @@
 """Custom functions drawn at random: several outputs, some without gradient, some not tensors, inputs given back,
-views and writes in place, materialized gradients on and off, parts of the results used. What backward gets, what
-the results say and the gradients are PyTorch's.
+views and writes in place, materialized gradients on and off, parts of the results used, by way of views of them.
+What backward gets, what the results say and the gradients are PyTorch's.
 
 PYFLAME_FUNCTIONS says how many are drawn (by default 800).
 """
@@ -17,6 +17,15 @@ COUNT = int(os.environ.get("PYFLAME_FUNCTIONS", "800"))
 OUTPUTS = (
     "double", "sum", "int", "bool", "plain", "mix", "none", "number", "input", "view", "half", "dirty", "complex",
 )  # fmt: skip
+LOOKS = {
+    "view": lambda t: t.view(-1),
+    "transpose": lambda t: t.transpose(0, -1) if t.dim() else t,
+    "select": lambda t: t[0] if t.dim() else t,
+    "slice": lambda t: t[..., :1] if t.dim() else t,
+    "unsqueeze": lambda t: t.unsqueeze(0),
+    "expand": lambda t: t.expand(2, *t.shape),
+    "view_as": lambda t: t.view_as(t),
+}
 
 
 def program(lib, seed):
@@ -123,6 +132,9 @@ def program(lib, seed):
     used = [o for o in outs if isinstance(o, lib.Tensor) and o.requires_grad and r.random() < 0.6]
     loss = None
     for o in used:
+        for _ in range(r.randint(0, 2)):
+            o = LOOKS[r.choice(list(LOOKS))](o)
+            seen += [tell(o), o.requires_grad, o.is_leaf]
         part = (lib.view_as_real(o) if o.dtype.is_complex else o).to(lib.float64).sum()
         loss = part if loss is None else loss + part * 2
     if loss is not None and loss.requires_grad:
@@ -153,3 +165,28 @@ def test_as_pytorch(part):
         assert ours == theirs, (seed, kinds)
         compared += 1
     assert compared > COUNT // 8
+
+
+def test_views_of_a_result_that_looks_at_an_input():
+    class Reversed(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return -g
+
+    x = pf.ones(2, 3, requires_grad=True)
+    Reversed.apply(x).view(-1)[1:].sum().backward()
+    assert x.grad.tolist() == [[0, -1, -1], [-1, -1, -1]]
+    with pytest.raises(pf.AutogradError, match="no_grad"):  # its history would miss the write
+        Reversed.apply(x * 1).view(-1).mul_(2)
+
+
+def test_views_of_what_a_watched_module_gives():
+    module, seen = pf.nn.Linear(3, 4), []
+    module.register_full_backward_hook(lambda m, gave, got: seen.append(got[0].tolist()))
+    module(pf.ones(2, 3)).view(2, 2, 2)[:, 0].sum().backward()
+    assert seen == [[[1, 1, 0, 0]] * 2]
+    assert module.bias.grad.tolist() == [2, 2, 0, 0]
