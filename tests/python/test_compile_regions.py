@@ -1,6 +1,8 @@
 """pf.compile of a part of a program: gradients end at its arguments, and any backward pass gives what it
 gives without."""
 
+import warnings
+
 import pytest
 from captured_steps import CAPTURED, calls
 
@@ -315,6 +317,53 @@ def test_a_result_that_is_written_before_its_gradient_is_an_error_at_each_call()
         return run
 
     both(make)
+
+
+@pytest.mark.parametrize("written", ["argument", "memory", "nothing"])
+@pytest.mark.parametrize("breaks", ["always", "at times"])
+@pytest.mark.parametrize("result", ["result", "view", "both", "written view"])
+def test_an_argument_that_is_written_where_a_capture_has_a_copy(result, breaks, written):
+    """The copy may be part of a tape that the program gets: of a capture that has broken off, or of a run
+    that one was compared with."""
+
+    def make(wrap):
+        w = nn.Parameter(pf.arange(1.0, 4.0))
+        count = [0]
+
+        def step(a, b):
+            y = w * a + b
+            if breaks == "always" or count[0] in (2, 5):
+                y = y + y.detach().max().item() * 0  # the host looks
+            given = {"result": y * a, "view": (y * a)[1:], "both": ((y * a)[:2], y * 2)}
+            return given.get(result, given["view"])
+
+        call = wrap(step)
+
+        def run():
+            count[0] += 1
+            memory = pf.arange(4.0) + count[0]
+            a, b = memory[:-1], memory[1:]
+            w.grad = None
+            made = call(a, b)
+            made = made if isinstance(made, tuple) else (made,)
+            if result == "written view":
+                made[0].add_(1)
+            with pf.no_grad():
+                if written == "argument":
+                    a.mul_(2)
+                elif written == "memory":
+                    memory[0] = 5
+            try:
+                sum(m.sum() for m in made).backward()
+            except pf.AutogradError:
+                return [*made, "refused"]
+            return [*made, w.grad]
+
+        return run
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(make)
 
 
 def test_the_loss_of_a_step_that_makes_its_gradients_itself():

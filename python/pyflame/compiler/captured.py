@@ -300,14 +300,14 @@ class Step:
         if capture.read_again():  # the next call is captured without
             variant.moves = False
             self.always += 1
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if capture.broken():
             variant.reason = capture.broken()
         if variant.reason:
             self._check_allowed(variant.reason, ". This call has run")
             self.missed(variant.reason)
             self.always += 1
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
         if self.how.times:
@@ -486,7 +486,7 @@ class Step:
         if trial.read_again():
             variant.moves = False
             variant.forget(trial.broken())
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if trial.broken():
             variant.reason = trial.broken()
         else:
@@ -503,10 +503,10 @@ class Step:
 
         if variant.reason or what or region is None or region.asked is None:
             tell(what, numbers)
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if [o.requires_grad for o in made] != region.wanted:
             tell("other results want gradients", False)
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         # Its backward pass is compared when it comes.
         if not changed:
             variant.calls, variant.since_verified = 3, 0
