@@ -237,6 +237,7 @@ inline Tensor& tensor_of(PyObject* o) {
 // Of any object; TypeError where it is no tensor, or one with nothing inside: Tensor.__new__(cls),
 // or a subclass whose __init__ does not call the base's.
 Tensor& tensor_in(PyObject* o);
+std::vector<Tensor> tensors_in(nb::handle list);  // of each
 // What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
 // that imports that (`pyflame run`).
 std::string& shown_package();

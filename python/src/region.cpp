@@ -20,12 +20,6 @@ namespace {
 using autograd::Edge;
 using autograd::Node;
 
-std::vector<Tensor> tensors_in(nb::handle list) {
-  std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
-  return r;
-}
-
 nb::list list_of(const std::vector<bool>& values) {
   nb::list r;
   for (bool v : values) r.append(v);

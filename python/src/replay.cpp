@@ -76,12 +76,6 @@ std::string signature(const std::vector<Tensor>& tensors) {
   return key;
 }
 
-std::vector<Tensor> tensors_in(nb::handle list) {
-  std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
-  return r;
-}
-
 // Whether leaves have the gradients that they had when the step was captured, or one where it
 // clears them, and nobody but the step itself is to see what it makes of these.
 bool gradients_hold(nb::dict had, nb::dict cleared) {

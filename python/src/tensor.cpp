@@ -400,6 +400,11 @@ Tensor& tensor_in(PyObject* o) {
                "Tensor.as_subclass, or Tensor's __init__ where a subclass has its own");
   return t;
 }
+std::vector<Tensor> tensors_in(nb::handle list) {
+  std::vector<Tensor> r;
+  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
+  return r;
+}
 
 PyObject* wrap(Tensor t) {
   TensorImpl* impl = t.impl();
