@@ -29,6 +29,9 @@ void put(std::string& s, T value) {
   s.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// Whether what runs has run before, and is to leave a tape: nothing is replayed then.
+thread_local bool t_runs_again = false;
+
 // What a capture depends on besides values, as bytes: of its arguments geometry, dtype, device,
 // whether gradients are wanted, which of them are one tensor; and what operations look at besides.
 // Empty where it could not be run on them: two share memory, or it is others' too, or does not
@@ -63,6 +66,7 @@ std::string signature(const std::vector<Tensor>& tensors) {
     put(key, autocast_dtype(type));
   }
   const Device current = get_device();
+  put(key, t_runs_again);
   put(key, grad_enabled());
   put(key, default_dtype());
   put(key, current.type);
@@ -366,6 +370,8 @@ void init_replay(nb::module_& m) {
     const std::string key = signature(tensors_in(list));
     return key.empty() ? nb::none() : nb::object(nb::bytes(key.data(), key.size()));
   });
+  m.def("_runs_again", [] { return t_runs_again; });
+  m.def("_set_runs_again", [](bool on) { return std::exchange(t_runs_again, on); });
   m.def("_gradients_hold", &gradients_hold);
   m.def("_restore_gradients", &restore);
   m.def("_tell_adam", &tell_adam);

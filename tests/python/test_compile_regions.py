@@ -10,6 +10,7 @@ import pyflame as pf
 import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.autograd import Function
+from pyflame.utils.checkpoint import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -364,6 +365,55 @@ def test_an_argument_that_is_written_where_a_capture_has_a_copy(result, breaks, 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         both(make)
+
+
+def test_a_captured_function_within_another_whose_call_runs_again():
+    """For the tape of a pass that is to be followed by another: with all nodes of both."""
+
+    def make(wrap):
+        w, v = (pf.full((3, 3), k).requires_grad_() for k in (0.5, 0.25))
+        outer = wrap(lambda x: (inner(x).exp(), inner(x * 2)))
+        inner, count = wrap(lambda x: (x @ w).tanh()), [0]
+
+        def run():
+            count[0] += 1
+            w.grad = v.grad = None
+            a, b = outer(v * 2)
+            loss = (a + b * 1.5).sum()
+            if count[0] % 4 == 0:
+                found = pf.autograd.grad(loss, [w, v], create_graph=True)
+                loss = sum(g.square().sum() for g in found)
+            loss.backward()
+            return [a, b, w.grad, v.grad]
+
+        return run
+
+    assert calls(both(make, 13))[0] > 0
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_statistics_of_a_captured_block_that_a_checkpoint_runs_again(reentrant, trained):
+    """They count what comes once, whichever calls are within a checkpoint."""
+
+    def make(wrap):
+        m = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).double().requires_grad_(trained)
+        captured, count = wrap(lambda x: m(x).tanh()), [0]
+
+        def run():
+            count[0] += 1
+            m.zero_grad()
+            x = pf.randn(5, 3, requires_grad=True)
+            if count[0] < 5 or count[0] % 4 == 0:
+                y = checkpoint(captured, x, use_reentrant=reentrant)
+            else:
+                y = captured(x)
+            y.square().sum().backward()
+            return [y, x.grad, m[0].weight.grad, m[1].running_mean, m[1].num_batches_tracked]
+
+        return run
+
+    assert calls(both(make, 15))[0] > 0
 
 
 def test_the_loss_of_a_step_that_makes_its_gradients_itself():

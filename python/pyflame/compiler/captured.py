@@ -96,8 +96,10 @@ class Step:
             if not kwargs and (result := self.quick(*args)) is not NotImplemented:
                 return result
             self._slow_down()
-        if _C._capturing() or _live.recording is not None:
-            return self.function(*args, **kwargs)  # within another capture
+        if _C._capturing() or _live.recording is not None or _C._runs_again():
+            # Within another capture, or a run for the tape of one or of a checkpoint: that has all nodes
+            # itself, and writes no statistics of layers.
+            return self.function(*args, **kwargs)
         given = guards.Arguments(args, kwargs)
         if given.reason:
             return self._as_always(None, given.reason, args, kwargs)

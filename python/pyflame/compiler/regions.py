@@ -413,11 +413,13 @@ class Replayed(Run):
         levels = _C._set_levels_aside()  # of vmaps over the pass
         if self.kept is not None:
             self.kept.put_back()
+        outer = _C._set_runs_again(True)
         try:
             with r.surroundings.around(), set_grad_enabled(r.with_grad):
                 args, kwargs = given.taken()
                 leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
         finally:
+            _C._set_runs_again(outer)
             _C._put_levels_back(levels)
             if self.kept is not None:
                 self.kept.leave()
