@@ -12,6 +12,7 @@
 #include "common.h"
 #include "engine/autograd.h"
 #include "engine/capture.h"
+#include "engine/hidden.h"
 #include "engine/engine.h"
 #include "ops/attention_switches.h"
 #include "pyflame/amp.h"
@@ -35,9 +36,10 @@ thread_local bool t_runs_again = false;
 // What a capture depends on besides values, as bytes: of its arguments geometry, dtype, device,
 // whether gradients are wanted, which of them are one tensor; and what operations look at besides.
 // Empty where it could not be run on them: two share memory, or it is others' too, or does not
-// begin where a vector may; or somebody is to see each operation or what is saved.
+// begin where a vector may; or somebody is to see each operation or what is saved; or samples of a
+// vmap may be among what it draws and reaches.
 std::string signature(const std::vector<Tensor>& tensors) {
-  if (mode_is_on() || saves_hooked()) return {};
+  if (mode_is_on() || saves_hooked() || engine::within_vmap()) return {};
   std::string key;
   for (size_t n = 0; n < tensors.size(); ++n) {
     const TensorImpl& t = *tensors[n].impl();

@@ -391,6 +391,29 @@ def test_a_captured_function_within_another_whose_call_runs_again():
     assert calls(both(make, 13))[0] > 0
 
 
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+def test_a_captured_function_within_vmap(randomness):
+    """Also of what is the same for all samples: random numbers are the vmap's."""
+
+    def make(wrap):
+        draws = wrap(lambda x: F.dropout(x, 0.5) * 2)
+        x = pf.ones(4)
+
+        def run():
+            plain = draws(x)
+            try:
+                over = pf.vmap(lambda t: t + draws(x), randomness=randomness)(pf.ones(3, 4))
+            except pf.AutogradError:
+                over = "refused"
+            return [plain, over]
+
+        return run
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert calls(both(make))[0] > 0
+
+
 @pytest.mark.parametrize("trained", [True, False])
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_statistics_of_a_captured_block_that_a_checkpoint_runs_again(reentrant, trained):
