@@ -439,6 +439,35 @@ def test_statistics_of_a_captured_block_that_a_checkpoint_runs_again(reentrant, 
     assert calls(both(make, 15))[0] > 0
 
 
+def test_a_cast_that_autocast_keeps_for_a_result_and_a_pass_within():
+    """The pass within has come by it, and the result's own may follow."""
+
+    def make(wrap):
+        w = (pf.ones(3, 3) * 0.5).requires_grad_()
+
+        def step(x):
+            y = (x @ w).tanh()
+            w.grad = None
+            (x.detach() @ w).sin().sum().backward()
+            return y.float().square().mean(), w.grad * 0.5
+
+        call = wrap(step)
+
+        def run():
+            x = (pf.ones(3, 3) * 0.25).requires_grad_()
+            with pf.autocast("cpu", dtype=pf.bfloat16):
+                y, g = call(x)
+            y.backward()
+            return [y, g, x.grad, w.grad]
+
+        return run
+
+    pf.set_default_dtype(pf.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(make)
+
+
 def test_the_loss_of_a_step_that_makes_its_gradients_itself():
     """It has a history, which the step has used up."""
 
