@@ -79,7 +79,9 @@ class Arguments:
             if _C._modes() or _C._saves_hooked():
                 self.reason = "a mode or hooks of saved tensors, which are to see what runs"
             elif _C._vmap_active():
-                self.reason = "vmap(), which draws its own random numbers and may have samples anywhere"
+                self.reason = (
+                    "vmap(), which draws its own random numbers and may have samples anywhere"
+                )
             else:
                 self._copy()
                 rest = (*rest, "copied", *(id(t) in self.copies for t in self.originals))
