@@ -18,7 +18,7 @@ macro(paths LIST FOLDER)
   list(APPEND ${LIST} ${PATHS})
 endmacro()
 # Arguments are checked and kernels chosen here, once a call, and every call goes through a few of them.
-paths(HOT ops autocast inplace matmul operators pointwise pointwise_functions record registry view)
+paths(HOT ops as_strided autocast inplace matmul operators pointwise pointwise_functions record registry view)
 set(SMALL ${PYFLAME_SOURCES})
 list(FILTER SMALL INCLUDE REGEX "/src/(ops|io|nn|optim|files|meta|table)/")
 list(REMOVE_ITEM SMALL ${HOT})

@@ -20,11 +20,6 @@ namespace {
 
 using engine::Capture;
 
-std::vector<Tensor> tensors_in(nb::handle list) {
-  std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
-  return r;
-}
 nb::list as_list(const std::vector<Tensor>& tensors) {
   nb::list r;
   for (const Tensor& t : tensors) r.append(nb::steal(wrap(t)));

@@ -242,6 +242,7 @@ inline Tensor& tensor_in(PyObject* o) {
     no_tensor_in(o);
   return tensor_of(o);
 }
+std::vector<Tensor> tensors_in(nb::handle list);  // of each
 // What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
 // that imports that (`pyflame run`).
 std::string& shown_package();

@@ -5,11 +5,13 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "common.h"
+#include "engine/autograd_nodes.h"
 #include "engine/capture.h"
 #include "region.h"
 
@@ -19,12 +21,6 @@ namespace {
 
 using autograd::Edge;
 using autograd::Node;
-
-std::vector<Tensor> tensors_in(nb::handle list) {
-  std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
-  return r;
-}
 
 nb::list list_of(const std::vector<bool>& values) {
   nb::list r;
@@ -122,6 +118,14 @@ bool saves(const Node& n) {
   return look.found;
 }
 
+// Whether a pass has come by, and another raises: it freed what that would need. A cast, which
+// autocast keeps for whoever comes next, has nothing to free.
+bool is_used_up(const Node& n) {
+  if (!n.released) return false;
+  if (const auto* f = dynamic_cast<const autograd::FunctionNode*>(&n)) return f->count() > 0;
+  return std::string_view(n.name) != "cast";
+}
+
 bool heard(const Node& n) {
   const auto& e = n.extras;
   return !n.hooks.empty() || (e && !(e->before.empty() && e->after.empty()));
@@ -186,7 +190,7 @@ Region look_at(const std::vector<Tensor>& outputs, const std::vector<Tensor>& in
       if (end || seen.count(&n)) return false;
       if (n.released) because("gradients of a result of which it makes some itself");
       if (heard(n)) because("hooks of tensors that it makes, which Python has to call");
-      released |= n.released;
+      released |= is_used_up(n);
       return true;
     });
     r.gone &= released;

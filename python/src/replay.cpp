@@ -13,6 +13,7 @@
 #include "engine/autograd.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
+#include "engine/hidden.h"
 #include "ops/attention_switches.h"
 #include "pyflame/amp.h"
 #include "surroundings.h"
@@ -29,12 +30,16 @@ void put(std::string& s, T value) {
   s.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// Whether what runs has run before, and is to leave a tape: nothing is replayed then.
+thread_local bool t_runs_again = false;
+
 // What a capture depends on besides values, as bytes: of its arguments geometry, dtype, device,
 // whether gradients are wanted, which of them are one tensor; and what operations look at besides.
 // Empty where it could not be run on them: two share memory, or it is others' too, or does not
-// begin where a vector may; or somebody is to see each operation or what is saved.
+// begin where a vector may; or somebody is to see each operation or what is saved; or samples of a
+// vmap may be among what it draws and reaches.
 std::string signature(const std::vector<Tensor>& tensors) {
-  if (mode_is_on() || saves_hooked()) return {};
+  if (mode_is_on() || saves_hooked() || engine::within_vmap()) return {};
   std::string key;
   for (size_t n = 0; n < tensors.size(); ++n) {
     const TensorImpl& t = *tensors[n].impl();
@@ -63,6 +68,7 @@ std::string signature(const std::vector<Tensor>& tensors) {
     put(key, autocast_dtype(type));
   }
   const Device current = get_device();
+  put(key, t_runs_again);
   put(key, grad_enabled());
   put(key, default_dtype());
   put(key, current.type);
@@ -74,12 +80,6 @@ std::string signature(const std::vector<Tensor>& tensors) {
   put(key, deterministic());
   put(key, attention_library());
   return key;
-}
-
-std::vector<Tensor> tensors_in(nb::handle list) {
-  std::vector<Tensor> r;
-  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
-  return r;
 }
 
 // Whether leaves have the gradients that they had when the step was captured, or one where it
@@ -373,6 +373,8 @@ void init_replay(nb::module_& m) {
     const std::string key = signature(tensors_in(list));
     return key.empty() ? nb::none() : nb::object(nb::bytes(key.data(), key.size()));
   });
+  m.def("_runs_again", [] { return t_runs_again; });
+  m.def("_set_runs_again", [](bool on) { return std::exchange(t_runs_again, on); });
   m.def("_gradients_hold", &gradients_hold);
   m.def("_restore_gradients", &restore);
   m.def("_tell_adam", &tell_adam);

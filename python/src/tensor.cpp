@@ -397,6 +397,11 @@ PyType_Spec spec = {"pyflame.Tensor", sizeof(PyTensor), 0,
              " without a tensor inside; expected one that holds values; call the class or "
              "Tensor.as_subclass, or Tensor's __init__ where a subclass has its own");
 }
+std::vector<Tensor> tensors_in(nb::handle list) {
+  std::vector<Tensor> r;
+  for (nb::handle h : list) r.push_back(tensor_in(h.ptr()));
+  return r;
+}
 
 PyObject* wrap(Tensor t) {
   TensorImpl* impl = t.impl();

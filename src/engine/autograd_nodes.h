@@ -13,6 +13,12 @@
 
 namespace pyflame::autograd {
 
+// Whether two elements lie at one place, looked at one by one; large tensors count as such.
+bool meets_itself(const TensorImpl&);
+inline bool overlaps_itself(const TensorImpl& t) {
+  return !t.contiguous && may_self_overlap(t.shape, t.strides) && meets_itself(t);
+}
+
 // The end of every path: adds what arrives to the leaf's .grad.
 struct Accumulate final : Node {
   explicit Accumulate(TensorImpl* leaf) : Node("accumulate_grad"), leaf_(leaf) { sequence = 0; }

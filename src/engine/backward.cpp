@@ -256,10 +256,13 @@ class Pass {
   // The end of a path that may have gradients before its turn, which is the last: no hook wants to
   // see their sum. Null: it is none, or has to wait.
   Accumulate* open_end(Node& n) const {
-    if (n.sequence != 0 || mode_ || restricted_ || t_pass != this || hiding() || !n.hooks.empty())
+    if (n.sequence != 0 || mode_ || restricted_ || t_pass != this || !n.hooks.empty())
       return nullptr;
     if (n.extras && (!n.extras->before.empty() || !n.extras->after.empty())) return nullptr;
-    return dynamic_cast<Accumulate*>(&n);
+    auto* end = dynamic_cast<Accumulate*>(&n);
+    if (hiding() && end && engine::among_samples(end->leaf())) [[unlikely]]
+      return nullptr;
+    return end;
   }
 
   // Adds to a leaf's .grad at once what would only lie there until the pass ends. `parts`: more may
@@ -267,7 +270,7 @@ class Pass {
   // added up in the order in which they come.
   bool arrives(const Edge& e, Tensor& g, bool parts) {
     Accumulate* const end = open_end(*e.node);
-    if (!end || waiting_.count(end)) return false;
+    if (!end || waiting_.count(end) || engine::is_hidden(g)) return false;
     // It is its leaf's, and of that by which this comes: nothing else will.
     const bool all = !parts && end->refs.load() == 2;
     const Accumulate::Sum sum = end->sum(g->storage->device);
@@ -309,7 +312,8 @@ class Pass {
     auto* to = dynamic_cast<FunctionNode*>(n.next[0].node.get());
     if (!to || !to->takes_gate || mode_ || is_heard(n) || !to->hooks.empty() || is_heard(*to) ||
         waiting_.count(to) || captures_.count(to) || (restricted_ && !leads_.count(to)) ||
-        sparse_parts(grads[0]) || hiding() || detect_anomaly() || !to->takes_gate(grads[0]))
+        sparse_parts(grads[0]) || engine::among_samples(grads[0]) || detect_anomaly() ||
+        !to->takes_gate(grads[0]))
       return nullptr;
     const auto* gate = dynamic_cast<const Gate*>(&n);
     return gate && gate->is_gate() ? to : nullptr;
@@ -514,7 +518,7 @@ void autograd::go_on(std::span<const Tensor> outputs, std::span<const Tensor> gr
 }
 
 bool autograd::pass_is_plain() {
-  return t_pass && !t_pass->retains() && !hiding();
+  return t_pass && !t_pass->retains() && !engine::within_vmap();
 }
 
 std::vector<bool> autograd::pass_asks(std::span<const Edge> edges) {

@@ -91,6 +91,9 @@ void* set_levels_aside() {
 void put_levels_back(void* levels) {
   t_active = static_cast<std::vector<Active>*>(levels);
 }
+bool within_vmap() {
+  return t_active != nullptr;
+}
 Levels active_levels() {
   Levels r;
   if (t_active)

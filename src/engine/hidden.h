@@ -11,7 +11,9 @@
 // its storage grows: a new one holds it once for each sample, and whoever looks at the old one
 // follows (Storage::grown). Only what was made inside of the vmap may grow.
 //
-// Nothing of this costs more than a load where there is no vmap (hiding()).
+// Nothing of this costs more than a load where there is no vmap (hiding()). That counter is of the
+// whole process, and a tensor that somebody has kept (an exception, its frame) counts as long as it
+// lives: it only saves asking. What decides how something is done asks among_samples().
 #pragma once
 
 #include <optional>
@@ -53,6 +55,14 @@ const Hidden* hidden_of(const Tensor&);
 bool is_hidden(const Tensor&);
 // Raises where it has some: there is no one value that the host could read.
 void refuse_to_read(const Tensor&);
+// Whether the calling thread is within a vmap.
+bool within_vmap();
+// Whether work on these may come to see samples: the thread is within a vmap, or one of them is of
+// one. Then it is done by operations that have rules for samples.
+template <class... T>
+bool among_samples(const T&... tensors) {
+  return hiding() && (within_vmap() || (is_hidden(tensors) || ...));
+}
 // How many samples a tensor holds together.
 int64_t samples_of(const Tensor&);
 

@@ -101,7 +101,8 @@ void may_take_over(const Tensor& to, const Tensor& from, std::optional<MadeBy> a
                             !t->storage->writer.load(std::memory_order_relaxed));
   };
   if (again && !(is_there(again->a) && is_there(again->b) && is_there(again->bias))) again.reset();
-  if (to->storage->nbytes != from->storage->nbytes || to->storage->nbytes < kSmallest || hiding())
+  if (to->storage->nbytes != from->storage->nbytes || to->storage->nbytes < kSmallest ||
+      among_samples(to, from))
     return;
   Group& g = current_group();
   std::lock_guard lock(g.mutex);

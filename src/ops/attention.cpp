@@ -198,7 +198,7 @@ struct Composed {
       weights = where(sees, softmax(where(open, scores, low), -1), Scalar(0.0));
     }
     if (a.dropout <= 0) return;
-    if (hiding()) [[unlikely]]
+    if (engine::among_samples(weights, v)) [[unlikely]]
       dropped = dropout(ones_like(weights), a.dropout, true);
     else
       dropped =
@@ -463,7 +463,8 @@ Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tens
   }
   const bool cut = a.cut.starts_q.defined();
   const bool in_operations =
-      (a.dropout > 0 && hiding()) || (a.slopes.defined() && autograd::requires_grad(a.slopes)) ||
+      (a.dropout > 0 && engine::among_samples(q, k, v, mask)) ||
+      (a.slopes.defined() && autograd::requires_grad(a.slopes)) ||
       !backend_of(runs_on({q, k, v}))->kernel_find(kernels::Sdpa::kInfo.name);
   PF_CHECK(!in_operations || (!cut && !logs), ValueError, op,
            "got dropout under vmap or slopes that require a gradient; expected neither of them "
@@ -518,7 +519,7 @@ constexpr const char* kFlash = "flash_attention";
 // What lies on the host is looked at; kernels read no further than there are rows, so a step that
 // is being captured, whose first call was looked at, goes on without.
 bool looks_at(const Tensor& t) {
-  return t->device().is_cpu() && !hiding() && !engine::capturing();
+  return t->device().is_cpu() && !engine::is_hidden(t) && !engine::capturing();
 }
 void check_starts(const Tensor& t, int64_t rows, int64_t most, const char* what) {
   if (!looks_at(t)) return;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/hidden.h"
 #include "engine/placement.h"
 #include "ops/complex.h"
 #include "ops/record.h"
@@ -65,8 +66,8 @@ Tensor raw_clone(const Tensor& t) {
 bool channels_lie_last(const Tensor& t) {
   const int n = t->shape.size();
   Dims dense;
-  return (n == 4 || n == 5) && !t->contiguous && !hiding() && info(t->dtype).bits >= 8 &&
-         dense_strides_like(t->shape, t->strides, &dense) &&
+  return (n == 4 || n == 5) && !t->contiguous && !engine::among_samples(t) &&
+         info(t->dtype).bits >= 8 && dense_strides_like(t->shape, t->strides, &dense) &&
          lies_as(t->shape, dense, channels_last_strides(t->shape));
 }
 Tensor channels_to_end(const Tensor& t) {

@@ -113,9 +113,9 @@ bool has_gated_sums(const Tensor& g) {
   return has<kernels::GatedCellSums>(g);
 }
 // Whether kernels make of statistics all that channels are normalized by.
-template <class K>
-bool has_at_once(const Tensor& x) {
-  return x->numel > 0 && !hiding() && has<K>(x);
+template <class K, class... T>
+bool has_at_once(const Tensor& x, const T&... others) {
+  return x->numel > 0 && !engine::among_samples(x, others...) && has<K>(x);
 }
 
 // Of [C] or [N, C]: beside the elements of x.
@@ -300,7 +300,7 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
           const CellNumbers cells = by_channel(seen);
-          if (own && !gated && has_at_once<kernels::CellSlopes>(x)) {
+          if (own && !gated && has_at_once<kernels::CellSlopes>(x, g, scale)) {
             const Two first = fresh_two(x, mean->shape), more = fresh_two(x, mean->shape);
             engine::call<kernels::CellSlopes>({.sum = first.first,
                                                .product = first.second,
@@ -447,7 +447,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
     if (running_mean.defined() && x->numel > 0)
       update_both(running_mean, running_var, stats.first, stats.second, n, momentum);
   };
-  const bool at_once = has_at_once<kernels::CellScales>(x);
+  const bool at_once = has_at_once<kernels::CellScales>(x, weight);
   {
     NoGrad off;
     const CellNumbers cells = by_channel(x);

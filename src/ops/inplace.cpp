@@ -1,17 +1,64 @@
-// In-place forms of general operations: the result written back, and views that replace the tensor
-// they were made of.
+// In-place forms of general operations: one number everywhere, the result written back, and views
+// that replace the tensor they were made of.
 #include <algorithm>
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
 #include "ops/matmul.h"
+#include "ops/pointwise.h"
 #include "ops/registry.h"
 #include "ops/replaced.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
 
 namespace pyflame {
+
+// ---- one number everywhere ----------------------------------------------------------------------
+
+namespace {
+
+// One number for elements that lie at one place is no contradiction: each is written once, by views
+// that have it once.
+Tensor& fill_overlapping(Tensor& dst, Scalar value) {
+  Dims shape = dst->shape;
+  int first = -1;  // the dimension whose steps are the smallest
+  for (int d = 0; d < shape.size(); ++d) {
+    if (dst->strides[d] == 0) shape[d] = 1;
+    if (shape[d] > 1 && (first < 0 || dst->strides[d] < dst->strides[first])) first = d;
+  }
+  Tensor once = as_strided(dst, shape.vec(), dst->strides.vec(), dst->offset);
+  if (!may_self_overlap(once->shape, once->strides)) {
+    fill_(once, value);
+    return dst;
+  }
+  for (int64_t i = 0; i < shape[first]; ++i) {
+    Tensor part = select(once, first, i);
+    fill_(part, value);
+  }
+  return dst;
+}
+
+}  // namespace
+
+Tensor& fill_(Tensor& dst, Scalar value) {
+  if (!dst->contiguous && may_self_overlap(dst->shape, dst->strides)) [[unlikely]]
+    return fill_overlapping(dst, value);
+  autograd::check_inplace(dst, "fill_");
+  check_range(value, dst->dtype, "fill_", "the value");
+  if (dst->dtype == DType::Bool) value = Scalar(value.to_double() != 0);
+  if (dst->dtype == DType::UInt64 && value.is_float())  // kernels would read it as an int64
+    value = Scalar::of_unsigned(static_cast<uint64_t>(value.f));
+  const engine::Operand operands[] = {value};
+  engine::pointwise_into(ops::op::cast, dst, compute_type(dst->dtype), operands);
+  if (dst->meta) autograd::rebase(dst, {});
+  return dst;
+}
+
+Tensor& zero_(Tensor& dst) {
+  return fill_(dst, 0);
+}
+
 namespace {
 
 // ---- `t` becomes its own view `v` ---------------------------------------------------------------

@@ -40,8 +40,8 @@ bool gradient_last(const Tensor& a) {
 // call, and so nobody looks at its gradient before that tensor has it: then it is not rounded to 16
 // bits on the way, where a device has products and sums of 16 bits that give float32.
 bool rounds_no_gradient(const Tensor& b, int dims) {
-  if (!amp::Casting::runs() || !b.defined() || b->shape.size() != dims || hiding() ||
-      amp::slot_of(b->storage->device.type) != amp::kGpu)
+  if (!amp::Casting::runs() || !b.defined() || b->shape.size() != dims ||
+      engine::among_samples(b) || amp::slot_of(b->storage->device.type) != amp::kGpu)
     return false;
   const Ref<autograd::Node> made = autograd::grad_fn(b);
   return made && std::string_view(made->name) == ops::kRowTable[ops::op::cast].name;

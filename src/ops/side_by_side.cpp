@@ -5,6 +5,7 @@
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
+#include "engine/hidden.h"
 
 namespace pyflame::ops {
 namespace {
@@ -35,7 +36,7 @@ bool without_gaps(std::span<const Step> steps, int64_t run) {
 }  // namespace
 
 std::array<Tensor, 3> make_side_by_side(const std::array<Tensor, 3>& models) {
-  if (hiding()) return {};
+  if (engine::among_samples(models[0], models[1], models[2])) return {};
   std::array<int, 3> order{0, 1, 2};
   std::sort(order.begin(), order.end(),
             [&](int a, int b) { return models[a]->offset < models[b]->offset; });
@@ -67,7 +68,9 @@ std::array<Tensor, 3> make_side_by_side(const std::array<Tensor, 3>& models) {
 }
 
 Tensor seen_as_one(std::span<const Tensor> tensors, int dim) {
-  if (hiding() || tensors.size() < 2) return {};
+  if (tensors.size() < 2 || std::any_of(tensors.begin(), tensors.end(),
+                                        [](const Tensor& t) { return engine::among_samples(t); }))
+    return {};
   const Tensor& first = tensors[0];
   if (!first.defined() || first->shape[dim] == 0) return {};
   int64_t stride = first->strides[dim], length = 0;

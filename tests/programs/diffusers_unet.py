@@ -29,6 +29,10 @@ from torch.nn import functional as F
 rng = np.random.RandomState(0)
 
 
+# Of both networks.
+small = dict(layers_per_block=1, block_out_channels=(16, 32), norm_num_groups=8)
+
+
 def tensor(*shape):
     return torch.tensor(rng.randn(*shape).astype(np.float32))
 
@@ -39,11 +43,9 @@ def unet():
             sample_size=16,
             in_channels=1,
             out_channels=1,
-            layers_per_block=1,
-            block_out_channels=(16, 32),
+            **small,
             down_block_types=("DownBlock2D", "AttnDownBlock2D"),
             up_block_types=("AttnUpBlock2D", "UpBlock2D"),
-            norm_num_groups=8,
             attention_head_dim=8,
         )  # fmt: skip
     )
@@ -104,12 +106,10 @@ conditioned = fill(
         sample_size=8,
         in_channels=4,
         out_channels=4,
-        layers_per_block=1,
-        block_out_channels=(16, 32),
+        **small,
         down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
         cross_attention_dim=12,
-        norm_num_groups=8,
         attention_head_dim=4,
     )  # fmt: skip
 )

@@ -22,6 +22,17 @@ decoder = dict(
     bos_token_id=1,
     eos_token_id=2,
 )
+encoder_decoder = dict(
+    vocab_size=64,
+    d_model=32,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=48,
+    decoder_ffn_dim=48,
+    dropout=0.0,
+)
 both = dict(input_ids=ids, attention_mask=mask)
 conv = dict(
     conv_dim=(8, 8),
@@ -76,20 +87,7 @@ runs = {
         dict(both, labels=ids),
     ),
     "bart": lambda: (
-        t.BartForConditionalGeneration(
-            t.BartConfig(
-                vocab_size=64,
-                d_model=32,
-                encoder_layers=2,
-                decoder_layers=2,
-                encoder_attention_heads=4,
-                decoder_attention_heads=4,
-                encoder_ffn_dim=48,
-                decoder_ffn_dim=48,
-                dropout=0.0,
-                max_position_embeddings=64,
-            )
-        ),
+        t.BartForConditionalGeneration(t.BartConfig(**encoder_decoder, max_position_embeddings=64)),
         dict(both, labels=ids),
     ),
     "gpt_neox": lambda: (
@@ -180,18 +178,10 @@ runs = {
     "whisper": lambda: (
         t.WhisperForConditionalGeneration(
             t.WhisperConfig(
-                vocab_size=64,
-                d_model=32,
-                encoder_layers=2,
-                decoder_layers=2,
-                encoder_attention_heads=4,
-                decoder_attention_heads=4,
-                encoder_ffn_dim=48,
-                decoder_ffn_dim=48,
+                **encoder_decoder,
                 num_mel_bins=8,
                 max_source_positions=20,
                 max_target_positions=20,
-                dropout=0.0,
                 pad_token_id=0,
                 bos_token_id=1,
                 eos_token_id=2,

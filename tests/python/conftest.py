@@ -66,9 +66,6 @@ def pytest_collection_modifyitems(config, items):
     drawn = [(item, item.path in taken and dice.random() < SHARE) for item in items]
     items[:] = [item for item, take in drawn if take]
     config.hook.pytest_deselected(items=[item for item, take in drawn if not take])
-    # What these leave behind (exceptions that hold frames) keeps later programs from joining in kernels,
-    # which other tests count.
-    items.sort(key=lambda item: item.path.name == "test_idioms.py")
     if DEVICE == "cpu":
         return
     skip = pytest.mark.skip(reason="about memory of the host")

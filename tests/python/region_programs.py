@@ -6,11 +6,13 @@ changes between ten calls. It is run without a capture and with one; each call g
 values, history, gradients, errors, what was called and how often, random state.
 """
 
+import dataclasses
 import random
+import typing
 
 import pyflame as pf
 from pyflame import nn
-from pyflame.autograd import Function
+from pyflame.autograd import Function, functional, graph
 from pyflame.utils.checkpoint import checkpoint
 
 N = 3
@@ -45,15 +47,18 @@ class Cubed(Function):
 
 
 class Inner:
-    """What the function reaches: weights, statistics, layers, numbers, a list that it may append to."""
+    """What the function reaches: weights, statistics, layers, numbers, a list that it may append to, and a
+    function that is captured itself where it is called from outside, too."""
 
-    def __init__(self):
+    def __init__(self, wrap):
         self.w = [nn.Parameter(pf.randn(N, N) * 0.5) for _ in range(3)]
         self.held = pf.zeros(N, N)
         self.linear, self.tied = nn.Linear(N, N), nn.Linear(N, N)
         self.tied.weight = self.w[0]
         self.norm, self.drop = nn.BatchNorm1d(N), nn.Dropout(0.3)
         self.scale, self.numbers, self.log, self.fails = 0.7, [0.3], [], False
+        self.optimizers = {}
+        self.captured = wrap(lambda x: (x @ self.w[2]).tanh() * self.scale)
 
     def parameters(self):
         found = [*self.w]
@@ -97,6 +102,11 @@ def _in_place(s, a, b):
 def _argument(s, a, b):
     with pf.no_grad():
         a.mul_(0.5)
+    return a * b
+
+
+def _argument_with_history(s, a, b):
+    a.mul_(0.5)
     return a * b
 
 
@@ -150,6 +160,15 @@ def _slope_of_weight(s, a, b):
     return g * 0.2 + b
 
 
+def _functional(s, a, b):
+    return pf.func.grad(lambda v: (v.sin() * b.detach()).sum())(a.detach()) + b
+
+
+def _packed(s, a, b):
+    with graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+        return a.sin() * b
+
+
 def _pass_within(s, a, b):
     w = s.w[2]
     if not w.requires_grad:
@@ -188,6 +207,10 @@ WITHIN = {
     "held read": lambda s, a, b: a + s.held,
     "in place": _in_place,
     "argument": _argument,
+    "argument with history": _argument_with_history,
+    "captured": lambda s, a, b: s.captured(a) + b,
+    "functional": _functional,
+    "packed": _packed,
     "no_grad": _switched(pf.no_grad),
     "all no_grad": _only_switched(pf.no_grad),
     "enable_grad": _switched(pf.enable_grad),
@@ -211,7 +234,7 @@ WITHIN = {
 # These make a program run as always, or are seldom: others are drawn more often.
 SELDOM = {
     "argument", "hooked", "scaled by a hook", "kept", "appends", "function hears", "slope",
-    "slope of a weight", "autocast", "checkpoint", "pass",
+    "slope of a weight", "autocast", "checkpoint", "pass", "argument with history", "functional", "packed",
 }  # fmt: skip
 RESULTS = {
     "last": lambda s, args, v: v[-1],
@@ -256,6 +279,71 @@ ARGUMENTS = {  # of (what the function reaches, what hears, leaf, arguments so f
     "detached": lambda s, log, x, a: (x * 2).detach(),
     "held": lambda s, log, x, a: s.held,
     "function": lambda s, log, x, a: Doubled.apply(x, log),
+    "captured": lambda s, log, x, a: s.captured(x),
+}
+
+
+@dataclasses.dataclass
+class Fields:
+    values: tuple
+
+
+class Named(typing.NamedTuple):
+    first: object
+    rest: list
+
+
+# How the function is given its arguments: (what a call is made with, what it makes of that).
+FORMS = {
+    "plain": (lambda a: (a, {}), lambda *args: args),
+    "keywords": (
+        lambda a: ((), {f"a{k}": v for k, v in enumerate(a)}),
+        lambda **kw: [*kw.values()],
+    ),
+    "both": (lambda a: (a[:1], dict(zip("bcd", a[1:]))), lambda *a, **kw: [*a, *kw.values()]),
+    "list": (lambda a: ((list(a),), {}), lambda args: args),
+    "dict": (lambda a: (({"x": a[0], "rest": [*a[1:]]},), {}), lambda d: [d["x"], *d["rest"]]),
+    "named": (lambda a: ((Named(a[0], [*a[1:]]),), {}), lambda n: [n.first, *n.rest]),
+    "fields": (lambda a: ((Fields(tuple(a)),), {}), lambda f: f.values),
+    "with a number": (lambda a: ((*a, 0.5, "mean", None), {}), lambda *a: a[:-3]),
+}
+# And its results: (what it returns of their list, how they are found in that).
+GIVEN = {
+    "plain": (lambda r: r[0] if len(r) == 1 else tuple(r), None),
+    "dict": (lambda r: {k: v for k, v in enumerate(r)}, lambda d: [*d.values()]),
+    "named": (lambda r: Named(r[0], r[1:]), lambda n: [n.first, *n.rest]),
+    "nested": (lambda r: ({"a": r[0]}, [r[1:]]), lambda t: [t[0]["a"], *t[1][0]]),
+}
+
+
+def _checkpointed(call, reentrant):
+    return lambda *a, **kw: (
+        checkpoint(call, *a, use_reentrant=reentrant, **({} if reentrant else kw))
+        if not (reentrant and kw)
+        else call(*a, **kw)
+    )
+
+
+def _within(make):
+    def around(call):
+        def called(*args, **kwargs):
+            with make():
+                return call(*args, **kwargs)
+
+        return called
+
+    return around
+
+
+# What is around the captured function.
+AROUND = {
+    "nothing": lambda call: call,
+    "checkpoint": lambda call: _checkpointed(call, False),
+    "old checkpoint": lambda call: _checkpointed(call, True),
+    "packed": _within(lambda: graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2)),
+    "packed before": _within(lambda: graph.save_on_cpu()),
+    "recomputed": _within(graph.recompute_cheap),
+    "anomalies": _within(pf.autograd.detect_anomaly),
 }
 PASSES = {
     "plain": lambda p: p.total().backward(),
@@ -278,7 +366,18 @@ PASSES = {
     "held written": lambda p: p.held_written(),
     "into": lambda p: p.total().backward(inputs=[p.x]),
     "drawn from": lambda p: p.drawn_from(),
+    "jacobian": lambda p: p.derivative(functional.jacobian),
+    "hessian": lambda p: p.derivative(lambda f, x: functional.hessian(lambda v: f(v).sum(), x)),
+    "jacrev": lambda p: p.derivative(lambda f, x: pf.func.jacrev(f)(x)),
+    "jvp": lambda p: p.derivative(lambda f, x: pf.func.jvp(f, (x,), (pf.ones_like(x),))),
+    "over samples": lambda p: p.derivative(lambda f, x: pf.vmap(f)(pf.stack([x, x * 2]))),
+    "gradients of samples": lambda p: p.derivative(
+        lambda f, x: pf.vmap(pf.func.grad(lambda v: f(v).sum()))(pf.stack([x, x * 2]))
+    ),
 }
+SELDOM_PASSES = {
+    "jacobian", "hessian", "jacrev", "jvp", "over samples", "gradients of samples",
+}  # fmt: skip
 CHANGES = {
     "nothing": lambda s, log: None,
     "scale": lambda s, log: setattr(s, "scale", s.scale * 0.5),
@@ -287,6 +386,8 @@ CHANGES = {
     "train": lambda s, log: (s.norm.train(), s.drop.train()),
     "weights": lambda s, log: _write(s),
     "step": lambda s, log: _step(s),
+    "SGD": lambda s, log: _optimizer(s, "SGD", lr=0.01, momentum=0.9),
+    "AdamW": lambda s, log: _optimizer(s, "AdamW", lr=0.01),
     "no gradients": lambda s, log: _clear(s),
     "zero gradients": lambda s, log: [p.grad.zero_() for p in s.parameters() if p.grad is not None],
     "freeze": lambda s, log: s.w[0].requires_grad_(False),
@@ -319,6 +420,12 @@ def _step(s):
                 p.sub_(p.grad.clamp(-1, 1) * 0.01)
 
 
+def _optimizer(s, name, **how):
+    if name not in s.optimizers:
+        s.optimizers[name] = getattr(pf.optim, name)(s.parameters(), **how)
+    s.optimizers[name].step()
+
+
 def _clear(s):
     for p in s.parameters():
         p.grad = None
@@ -336,8 +443,9 @@ def _listen(s, log):
 class _Call:
     """One call: what it was given and gave, and passes behind it."""
 
-    def __init__(self, s, log, x, args, results, weights, extra):
+    def __init__(self, s, log, x, args, results, weights, extra, again):
         self.s, self.log, self.x, self.args, self.results = s, log, x, args, results
+        self.again = again  # makes the call with another leaf
         self.weights, self.extra, self.found = weights, extra, []
 
     def floats(self):
@@ -406,9 +514,30 @@ class _Call:
         loss.backward(retain_graph=True)
         loss.backward()
 
+    def derivative(self, of):
+        def f(x):
+            found = [r for r in self.again(x) if isinstance(r, pf.Tensor) and r.is_floating_point()]
+            return found[-1] * 1.5 if found else x.sin()
+
+        found = of(f, self.x.detach())
+        self.found += found if isinstance(found, tuple) else (found,)
+        self.total().backward()
+
     def drawn_from(self):
         pf.rand(2)
         self.total().backward()
+
+
+class _Module(nn.Module):
+    """The function as a module, with what it reaches."""
+
+    def __init__(self, s, run):
+        super().__init__()
+        self.run, self.linear, self.norm = run, s.linear, s.norm
+        self.register_buffer("held", s.held)
+
+    def forward(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
 
 
 class Program:
@@ -429,8 +558,10 @@ class Program:
         self.wants = r.random() < 0.9  # the leaf, a gradient
         self.times = r.choice([1, 1, 1, 2, 3])
         self.extra = [e for e in ("arguments", "weights", "product") if r.random() < 0.2]
-        usual = r.choice(["plain"] * 4 + list(PASSES))
-        self.passes = [r.choice(list(PASSES)) if r.random() < 0.15 else usual for _ in range(CALLS)]
+        usual = r.choice(["plain"] * 6 + list(PASSES))
+        self.passes = [
+            some(PASSES, SELDOM_PASSES, 1)[0] if r.random() < 0.15 else usual for _ in range(CALLS)
+        ]
         often = r.choice([0.0, 0.0, 0.15, 0.4])
         self.changes = [
             some(CHANGES, SELDOM_CHANGES, 2) if r.random() < often else ["nothing"]
@@ -445,6 +576,11 @@ class Program:
         self.half = [half == "all" or (half == "any" and r.random() < 0.5) for _ in range(CALLS)]
         self.kept = r.random() < 0.1  # a result of the call before lives on
         self.every = r.choice([1000, 1000, 3])
+        self.form = r.choice(["plain"] * 10 + list(FORMS))
+        self.given = r.choice(["plain"] * 8 + list(GIVEN))
+        around = r.choice(["nothing"] * 10 + list(AROUND))
+        self.around = [around if r.random() < 0.8 else "nothing" for _ in range(CALLS)]
+        self.module = r.random() < 0.1  # whether a module is captured
 
     def __str__(self):
         return "\n".join(f"{k} = {v}" for k, v in vars(self).items())
@@ -455,28 +591,40 @@ class Program:
         return not (any(self.half) or any(n == "autocast" for n, *_ in self.body))
 
     def function(self, s):
+        """(the function, or module; how it is called with arguments and gives a list)"""
         body = [(WITHIN[n], i, k) for n, i, k in self.body]
         results = [RESULTS[n] for n in self.results]
 
-        def run(*args):
+        (pack, unpack), (give, take) = FORMS[self.form], GIVEN[self.given]
+
+        def run(*given, **named):
+            args = unpack(*given, **named)
             values = list(args)
             for f, i, k in body:
                 values.append(f(s, values[-1 - i % len(values)], values[k % len(values)]))
-            found = [f(s, args, values) for f in results]
-            return found[0] if len(found) == 1 else tuple(found)
+            return give([f(s, args, values) for f in results])
 
-        return run
+        def called(call, args):
+            given, named = pack(args)
+            found = call(*given, **named)
+            if take is not None:
+                return take(found)
+            return list(found) if isinstance(found, tuple) else [found]
+
+        return (_Module(s, run) if self.module else run), called
 
     def run(self, wrap, device):
         """What can be observed of each call."""
         pf.manual_seed(self.number)
-        s, log = Inner(), []
-        call = wrap(self.function(s))
+        s, log = Inner(wrap), []
+        function, called = self.function(s)
+        captured = wrap(function)
         kept, seen = None, []
         for n in range(CALLS):
             found = []
             try:
-                kept = self._one(s, log, call, n, found, device)
+                around = AROUND[self.around[n]](captured)
+                kept = self._one(s, log, lambda a, f=around: called(f, a), n, found, device)
             except Exception as e:
                 kept = None
                 found.append(("error", type(e).__name__))
@@ -496,9 +644,14 @@ class Program:
             CHANGES[name](s, log)
         CHANGES[self.clears](s, log)
         x = (pf.randn(N, N) * 0.7).requires_grad_(self.wants)
-        args = []
-        for name in self.arguments:
-            args.append(ARGUMENTS[name](s, log, x, args))
+
+        def arguments(x):
+            made = []
+            for name in self.arguments:
+                made.append(ARGUMENTS[name](s, log, x, made))
+            return made
+
+        args = arguments(x)
         if self.hooked:
             for k, a in enumerate(args):
                 if a.requires_grad and not any(a is w for w in s.w):
@@ -508,8 +661,7 @@ class Program:
         try:
             for k in range(self.times):
                 with mode[self.modes[n]](), pf.autocast(device, pf.bfloat16, enabled=self.half[n]):
-                    results = call(*given)
-                results = list(results) if isinstance(results, tuple) else [results]
+                    results = call(given)
                 if k + 1 < self.times:
                     of = [r for r in results if isinstance(r, pf.Tensor) and r.shape == (N, N)]
                     given = [*given[1:], of[0] if of else given[0]]
@@ -519,7 +671,7 @@ class Program:
                     found.append(("history", (r.requires_grad, r.is_leaf, r.grad_fn is not None)))
                     found.append(("is", (any(r is a for a in given), any(r is w for w in s.w))))
                     found.append(("dtype", str(r.dtype)))
-            p = _Call(s, log, x, given, results, s.w, self.extra)
+            p = _Call(s, log, x, given, results, s.w, self.extra, lambda x: call(arguments(x)))
             PASSES[self.passes[n]](p)
             found += [("gradient", g) for g in [*p.found, x.grad]]
         finally:
@@ -566,11 +718,12 @@ def difference(program, device, **how):
     finally:
         pf.set_default_dtype(before)
     tolerance = 1e-6 if program.exact else 0.1
+    replays = sum(w._step.replays for w in wrapped)
     for n, (a, b) in enumerate(zip(want, got, strict=True)):
         errors = [[v for k, v in c if k == "error"] for c in (a, b)]
         if errors[0] != errors[1]:
             a, b = [("error", errors[0])], [("error", errors[1])]
         for (name, x), (_, y) in zip(a, b, strict=True):
             if not _alike(x, y, tolerance):
-                return f"call {n}, {name}: {y} in place of {x}", wrapped[0]._step.replays
-    return "", wrapped[0]._step.replays
+                return f"call {n}, {name}: {y} in place of {x}", replays
+    return "", replays

@@ -1,6 +1,8 @@
 """pf.compile of a part of a program: gradients end at its arguments, and any backward pass gives what it
 gives without."""
 
+import warnings
+
 import pytest
 from captured_steps import CAPTURED, calls
 
@@ -8,6 +10,7 @@ import pyflame as pf
 import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.autograd import Function
+from pyflame.utils.checkpoint import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -315,6 +318,154 @@ def test_a_result_that_is_written_before_its_gradient_is_an_error_at_each_call()
         return run
 
     both(make)
+
+
+@pytest.mark.parametrize("written", ["argument", "memory", "nothing"])
+@pytest.mark.parametrize("breaks", ["always", "at times"])
+@pytest.mark.parametrize("result", ["result", "view", "both", "written view"])
+def test_an_argument_that_is_written_where_a_capture_has_a_copy(result, breaks, written):
+    """The copy may be part of a tape that the program gets: of a capture that has broken off, or of a run
+    that one was compared with."""
+
+    def make(wrap):
+        w = nn.Parameter(pf.arange(1.0, 4.0))
+        count = [0]
+
+        def step(a, b):
+            y = w * a + b
+            if breaks == "always" or count[0] in (2, 5):
+                y = y + y.detach().max().item() * 0  # the host looks
+            given = {"result": y * a, "view": (y * a)[1:], "both": ((y * a)[:2], y * 2)}
+            return given.get(result, given["view"])
+
+        call = wrap(step)
+
+        def run():
+            count[0] += 1
+            memory = pf.arange(4.0) + count[0]
+            a, b = memory[:-1], memory[1:]
+            w.grad = None
+            made = call(a, b)
+            made = made if isinstance(made, tuple) else (made,)
+            if result == "written view":
+                made[0].add_(1)
+            with pf.no_grad():
+                if written == "argument":
+                    a.mul_(2)
+                elif written == "memory":
+                    memory[0] = 5
+            try:
+                sum(m.sum() for m in made).backward()
+            except pf.AutogradError:
+                return [*made, "refused"]
+            return [*made, w.grad]
+
+        return run
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(make)
+
+
+def test_a_captured_function_within_another_whose_call_runs_again():
+    """For the tape of a pass that is to be followed by another: with all nodes of both."""
+
+    def make(wrap):
+        w, v = (pf.full((3, 3), k).requires_grad_() for k in (0.5, 0.25))
+        outer = wrap(lambda x: (inner(x).exp(), inner(x * 2)))
+        inner, count = wrap(lambda x: (x @ w).tanh()), [0]
+
+        def run():
+            count[0] += 1
+            w.grad = v.grad = None
+            a, b = outer(v * 2)
+            loss = (a + b * 1.5).sum()
+            if count[0] % 4 == 0:
+                found = pf.autograd.grad(loss, [w, v], create_graph=True)
+                loss = sum(g.square().sum() for g in found)
+            loss.backward()
+            return [a, b, w.grad, v.grad]
+
+        return run
+
+    assert calls(both(make, 13))[0] > 0
+
+
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+def test_a_captured_function_within_vmap(randomness):
+    """Also of what is the same for all samples: random numbers are the vmap's."""
+
+    def make(wrap):
+        draws = wrap(lambda x: F.dropout(x, 0.5) * 2)
+        x = pf.ones(4)
+
+        def run():
+            plain = draws(x)
+            try:
+                over = pf.vmap(lambda t: t + draws(x), randomness=randomness)(pf.ones(3, 4))
+            except pf.AutogradError:
+                over = "refused"
+            return [plain, over]
+
+        return run
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert calls(both(make))[0] > 0
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_statistics_of_a_captured_block_that_a_checkpoint_runs_again(reentrant, trained):
+    """They count what comes once, whichever calls are within a checkpoint."""
+
+    def make(wrap):
+        m = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).double().requires_grad_(trained)
+        captured, count = wrap(lambda x: m(x).tanh()), [0]
+
+        def run():
+            count[0] += 1
+            m.zero_grad()
+            x = pf.randn(5, 3, requires_grad=True)
+            if count[0] < 5 or count[0] % 4 == 0:
+                y = checkpoint(captured, x, use_reentrant=reentrant)
+            else:
+                y = captured(x)
+            y.square().sum().backward()
+            return [y, x.grad, m[0].weight.grad, m[1].running_mean, m[1].num_batches_tracked]
+
+        return run
+
+    assert calls(both(make, 15))[0] > 0
+
+
+def test_a_cast_that_autocast_keeps_for_a_result_and_a_pass_within():
+    """The pass within has come by it, and the result's own may follow."""
+
+    def make(wrap):
+        w = (pf.ones(3, 3) * 0.5).requires_grad_()
+
+        def step(x):
+            y = (x @ w).tanh()
+            w.grad = None
+            (x.detach() @ w).sin().sum().backward()
+            return y.float().square().mean(), w.grad * 0.5
+
+        call = wrap(step)
+
+        def run():
+            x = (pf.ones(3, 3) * 0.25).requires_grad_()
+            with pf.autocast("cpu", dtype=pf.bfloat16):
+                y, g = call(x)
+            y.backward()
+            return [y, g, x.grad, w.grad]
+
+        return run
+
+    pf.set_default_dtype(pf.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(make)
 
 
 def test_the_loss_of_a_step_that_makes_its_gradients_itself():

@@ -96,8 +96,10 @@ class Step:
             if not kwargs and (result := self.quick(*args)) is not NotImplemented:
                 return result
             self._slow_down()
-        if _C._capturing() or _live.recording is not None:
-            return self.function(*args, **kwargs)  # within another capture
+        if _C._capturing() or _live.recording is not None or _C._runs_again():
+            # Within another capture, or a run for the tape of one or of a checkpoint: that has all nodes
+            # itself, and writes no statistics of layers.
+            return self.function(*args, **kwargs)
         given = guards.Arguments(args, kwargs)
         if given.reason:
             return self._as_always(None, given.reason, args, kwargs)
@@ -300,14 +302,14 @@ class Step:
         if capture.read_again():  # the next call is captured without
             variant.moves = False
             self.always += 1
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if capture.broken():
             variant.reason = capture.broken()
         if variant.reason:
             self._check_allowed(variant.reason, ". This call has run")
             self.missed(variant.reason)
             self.always += 1
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         variant.state = state.add_copied(recording.arrays).stays()
         variant.where = _C._call_site()
         if self.how.times:
@@ -486,7 +488,7 @@ class Step:
         if trial.read_again():
             variant.moves = False
             variant.forget(trial.broken())
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if trial.broken():
             variant.reason = trial.broken()
         else:
@@ -503,10 +505,10 @@ class Step:
 
         if variant.reason or what or region is None or region.asked is None:
             tell(what, numbers)
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         if [o.requires_grad for o in made] != region.wanted:
             tell("other results want gradients", False)
-            return given.handed_back(result)
+            return regions.handed_back(given, result)
         # Its backward pass is compared when it comes.
         if not changed:
             variant.calls, variant.since_verified = 3, 0

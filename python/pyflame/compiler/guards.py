@@ -78,6 +78,10 @@ class Arguments:
         if self.signature is None and not self.reason:
             if _C._modes() or _C._saves_hooked():
                 self.reason = "a mode or hooks of saved tensors, which are to see what runs"
+            elif _C._vmap_active():
+                self.reason = (
+                    "vmap(), which draws its own random numbers and may have samples anywhere"
+                )
             else:
                 self._copy()
                 rest = (*rest, "copied", *(id(t) in self.copies for t in self.originals))

@@ -123,6 +123,26 @@ class _Seen:
                 _C._increment_version(seen[2])
 
 
+def handed_back(given, result):
+    """What a call gives that is not of a capture, though it may have worked on copies of its arguments. Its
+    tape has the copies, and is to see what the program writes to the originals until a pass comes."""
+    result = given.handed_back(result)
+    if given.copies:
+        seen = _Seen(given, ())
+        theirs = set(map(id, given.originals))
+        made = [
+            t for t in tree_flatten(result)[0] if isinstance(t, _C.Tensor) and id(t) not in theirs
+        ]
+        nodes = [t.grad_fn for t in made if t.grad_fn is not None]
+        # A view that is written has another, in front of its base's.
+        nodes += [
+            n for node in nodes for n, _ in node.next_functions if n and not hasattr(n, "variable")
+        ]
+        for node in nodes:
+            node.register_prehook(lambda _: seen.pass_on())
+    return result
+
+
 class Live(Run):
     """A call that has left a tape, by which any pass goes on as without a capture. `seen`: what the
     program has of it."""
@@ -393,11 +413,13 @@ class Replayed(Run):
         levels = _C._set_levels_aside()  # of vmaps over the pass
         if self.kept is not None:
             self.kept.put_back()
+        outer = _C._set_runs_again(True)
         try:
             with r.surroundings.around(), set_grad_enabled(r.with_grad):
                 args, kwargs = given.taken()
                 leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
         finally:
+            _C._set_runs_again(outer)
             _C._put_levels_back(levels)
             if self.kept is not None:
                 self.kept.leave()

@@ -151,11 +151,13 @@ class _Surroundings:
     def again(self):
         """The same, for what is calculated once more: statistics have seen it."""
         outer, recomputation.on = recomputation.on, True
+        captures = _C._set_runs_again(True)
         try:
             with self.around(), enable_grad(), _keeps_all():
                 yield
         finally:
             recomputation.on = outer
+            _C._set_runs_again(captures)
 
 
 # ---- use_reentrant=True ---------------------------------------------------------------------------
