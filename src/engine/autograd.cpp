@@ -458,7 +458,7 @@ Tensor Saved::with_history(const Tensor& kept, const Node& owner, const Edge& hi
   if (!is_result_ && !history.node) return kept;
   Tensor t = make_view(kept, kept->shape, kept->strides, kept->offset);
   Meta& m = meta_of(t);
-  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history.node;
+  m.grad_fn = is_result_ ? CopySlices::history_of(owner) : history.node;
   m.output_nr = is_result_ ? output_nr_ : history.input;
   return t;
 }
