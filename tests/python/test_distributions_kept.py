@@ -82,7 +82,9 @@ def test_every_divergence_is_pytorchs():
         if "ExponentialFamily" in names:
             continue
         try:
-            a = [made(torch, n, torch.tensor(v, dtype=torch.float64)) for n, v in zip(names, VALUES)]
+            a = [
+                made(torch, n, torch.tensor(v, dtype=torch.float64)) for n, v in zip(names, VALUES)
+            ]
             want = torch.distributions.kl_divergence(*a)
         except NotImplementedError:
             continue

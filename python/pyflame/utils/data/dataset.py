@@ -132,7 +132,9 @@ class ConcatDataset(Dataset[_T_co]):
     def __init__(self, datasets):
         self.datasets = list(datasets)
         if not self.datasets:
-            raise AssertionError("pf.utils.data.ConcatDataset: got no datasets; expected one or more")
+            raise AssertionError(
+                "pf.utils.data.ConcatDataset: got no datasets; expected one or more"
+            )
         self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index):
