@@ -105,16 +105,16 @@ thread_local Writing* Writing::now = nullptr;
 Ref<Node> CopySlices::history_of(const Node& writer) {
   if (!Writing::now || &writer != &Writing::now->writer)
     return Ref<Node>::share(const_cast<Node*>(&writer));
-  auto whole = Ref<Node>::share(static_cast<Node*>(&Writing::now->whole));
-  auto part = Ref<Node>::adopt(new FunctionNode("view", {}, [whole](const Context& c) -> Grads {
-    const CopySlices& at = static_cast<const CopySlices&>(*whole);
-    Tensor full = at.zeros(c.grad());
-    Tensor written = replay_view(at.steps_.get(), full);
+  auto part = Ref<Node>::adopt(new FunctionNode("view", {}, [](const Context& c) -> Grads {
+    const auto& whole = static_cast<const CopySlices&>(*c.node.next[0].node);
+    Tensor full = whole.zeros(c.grad());
+    Tensor written = replay_view(whole.steps_.get(), full);
     copy_(written, c.grad());
     return {full};
   }));
   part->home = writer.home;
-  part->next.push_back({std::move(whole), 0});
+  if (writer.extras) part->extra().levels = writer.extras->levels;
+  part->next.push_back({Ref<Node>::share(static_cast<Node*>(&Writing::now->whole)), 0});
   return part;
 }
 
