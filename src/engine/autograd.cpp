@@ -698,7 +698,8 @@ CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const T
       steps_(std::move(steps)),
       shape_(base->shape),
       strides_(base->strides),
-      offset_(base->offset) {
+      offset_(base->offset),
+      dtype_(base->dtype) {
   next.push_back(std::move(edge));
   if (inner_)
     for (size_t i = 1; i < inner_->next.size(); ++i) next.push_back(inner_->next[i]);

@@ -98,12 +98,13 @@ struct CopySlices final : Node {
   static Ref<Node> history_of(const Node& writer);
 
  private:
-  Tensor zeros(const Tensor& like) const;  // as the base lies
+  Tensor zeros(Device) const;  // as the base lies
 
   Ref<Node> inner_;
   std::shared_ptr<ViewStep> steps_;
   Dims shape_, strides_;  // of the base: views replay only over the same geometry
   int64_t offset_;
+  DType dtype_;
 };
 
 }  // namespace pyflame::autograd

@@ -107,7 +107,7 @@ Ref<Node> CopySlices::history_of(const Node& writer) {
     return Ref<Node>::share(const_cast<Node*>(&writer));
   auto part = Ref<Node>::adopt(new FunctionNode("view", {}, [](const Context& c) -> Grads {
     const auto& whole = static_cast<const CopySlices&>(*c.node.next[0].node);
-    Tensor full = whole.zeros(c.grad());
+    Tensor full = whole.zeros(c.grad()->storage->device);
     Tensor written = replay_view(whole.steps_.get(), full);
     copy_(written, c.grad());
     return {full};
@@ -118,11 +118,10 @@ Ref<Node> CopySlices::history_of(const Node& writer) {
   return part;
 }
 
-Tensor CopySlices::zeros(const Tensor& like) const {
+Tensor CopySlices::zeros(Device device) const {
   int64_t reach = offset_ + 1;
   for (int i = 0; i < shape_.size(); ++i) reach += (shape_[i] - 1) * strides_[i];
-  const Tensor memory =
-      pyflame::zeros({std::max<int64_t>(reach, 0)}, like->dtype, like->storage->device);
+  const Tensor memory = pyflame::zeros({std::max<int64_t>(reach, 0)}, dtype_, device);
   return as_strided(memory, shape_.vec(), strides_.vec(), offset_);
 }
 
@@ -132,7 +131,7 @@ Grads CopySlices::apply(const Grads& grads) {
   if (offset_ == 0 && is_contiguous(shape_, strides_)) {
     full = clone(contiguous(grads[0]));
   } else {
-    full = zeros(grads[0]);
+    full = zeros(grads[0]->storage->device);
     copy_(full, grads[0]);
   }
   Tensor part = replay_view(steps_.get(), full);

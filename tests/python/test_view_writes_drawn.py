@@ -236,3 +236,16 @@ def test_values_and_gradients(part):
             else:
                 assert flat(a) == pytest.approx(flat(b), rel=1e-9, abs=1e-12), (p, name)
     assert compared > COUNT // 8
+
+
+@pytest.mark.parametrize("write", ["tanh_", "exp_", "sigmoid_"])
+@pytest.mark.parametrize("part", ["real", "imag", "view_as_real", "T"])
+def test_second_derivatives_of_a_part_that_saves_what_it_writes(part, write):
+    def run(lib):
+        w = lib.tensor([[0.3, -0.7], [1.1, 0.2]], dtype=lib.float64, requires_grad=True)
+        z = lib.complex(w, w * 2) * 1
+        getattr(look(lib, z, (part, ())), write)()
+        (g,) = lib.autograd.grad(lib.view_as_real(z).pow(3).sum(), w, create_graph=True)
+        return [g.tolist(), lib.autograd.grad(g.pow(2).sum(), w)[0].tolist()]
+
+    assert flat(run(pf)) == pytest.approx(flat(run(torch)), rel=1e-9)
