@@ -78,6 +78,9 @@ int set_grad(PyObject* o, PyObject* value, void*) {
     if (g->storage->device != t->storage->device)
       PF_FAIL(DeviceError, "Tensor.grad", "got a gradient on ", g->storage->device,
               " for a tensor on ", t->storage->device, "; move it with .to()");
+    if (g.impl() == t.impl())
+      PF_FAIL(AutogradError, "Tensor.grad", "got the tensor itself as its gradient",
+              "; expected another one; copy it with .clone()");
     t.set_grad(g);
     return 0;
   });

@@ -328,7 +328,7 @@ Tensor Saved::with_history(const Tensor& kept, const Node& owner, const Edge& hi
   if (!is_result_ && !history.node) return kept;
   Tensor t = make_view(kept, kept->shape, kept->strides, kept->offset);
   Meta& m = meta_of(t);
-  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history.node;
+  m.grad_fn = is_result_ ? CopySlices::history_of(owner) : history.node;
   m.output_nr = is_result_ ? output_nr_ : history.input;
   return t;
 }
@@ -582,7 +582,8 @@ CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const T
       steps_(std::move(steps)),
       shape_(base->shape),
       strides_(base->strides),
-      offset_(base->offset) {
+      offset_(base->offset),
+      dtype_(base->dtype) {
   next.push_back(std::move(edge));
   if (inner_)
     for (size_t i = 1; i < inner_->next.size(); ++i) next.push_back(inner_->next[i]);

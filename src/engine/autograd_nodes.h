@@ -99,12 +99,18 @@ struct CopySlices final : Node {
   Grads apply(const Grads& grads) override;  // ops/gradients.cpp
   void release() override;
   void each_owned(Owned&) const override;
+  // While `writer` is applied as a part of such a node: the history of its result, which is the
+  // part of the base behind the write. The writer's own would be a second way past this node.
+  static Ref<Node> history_of(const Node& writer);
 
  private:
+  Tensor zeros(Device) const;  // as the base lies
+
   Ref<Node> inner_;
   std::shared_ptr<ViewStep> steps_;
   Dims shape_, strides_;  // of the base: views replay only over the same geometry
   int64_t offset_;
+  DType dtype_;
 };
 
 }  // namespace pyflame::autograd

@@ -377,6 +377,7 @@ bool apply(const Merge& m, Group& g, const Call& c) {
 // Whether the window aside is back, with what is recorded before its reductions, of which this is
 // to be one more.
 bool back_for(Group& g, const Call& c) {
+  if (!c.outs[0].defined()) return false;  // `argmax` without its values
   Pairing p;
   {
     std::lock_guard lock(g.aside->mutex);

@@ -77,7 +77,7 @@ Tensor view_as_real(const Tensor& z) {
   ops::check_defined(z, "view_as_real");
   PF_CHECK(is_complex(z), DTypeError, "view_as_real", "got ", z->dtype,
            "; expected a complex dtype; stack the parts of real numbers");
-  return ops::viewed(z, raw_as_real(z), raw_as_real, "view_as_real", as_complex);
+  return ops::viewed(z, raw_as_real(z), view_as_real, "view_as_real", as_complex);
 }
 
 Tensor view_as_complex(const Tensor& t) {
@@ -87,7 +87,7 @@ Tensor view_as_complex(const Tensor& t) {
   PF_CHECK(seen_as_complex(t), ShapeError, "view_as_complex", "got strides ", t->strides,
            " from element ", t->offset,
            " on; expected both parts side by side and even strides; call contiguous()");
-  return ops::viewed(t, raw_as_complex(t), raw_as_complex, "view_as_complex", view_as_real);
+  return ops::viewed(t, raw_as_complex(t), view_as_complex, "view_as_complex", view_as_real);
 }
 
 Tensor real(const Tensor& z) {

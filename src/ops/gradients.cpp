@@ -85,17 +85,53 @@ bool has_nan(const Tensor& t) {
 
 namespace autograd {
 
+namespace {
+
+// While `writer` is applied as a part of `whole`.
+struct Writing {
+  Writing(CopySlices& whole, const Node& writer) : whole(whole), writer(writer) {}
+  Writing(const Writing&) = delete;
+  ~Writing() { now = before; }
+
+  CopySlices& whole;
+  const Node& writer;
+  Writing* const before = std::exchange(now, this);
+  static thread_local Writing* now;
+};
+thread_local Writing* Writing::now = nullptr;
+
+}  // namespace
+
+Ref<Node> CopySlices::history_of(const Node& writer) {
+  if (!Writing::now || &writer != &Writing::now->writer)
+    return Ref<Node>::share(const_cast<Node*>(&writer));
+  auto part = Ref<Node>::adopt(new FunctionNode("view", {}, [](const Context& c) -> Grads {
+    const auto& whole = static_cast<const CopySlices&>(*c.node.next[0].node);
+    Tensor full = whole.zeros(c.grad()->storage->device);
+    Tensor written = replay_view(whole.steps_.get(), full);
+    copy_(written, c.grad());
+    return {full};
+  }));
+  part->home = writer.home;
+  if (writer.extras) part->extra().levels = writer.extras->levels;
+  part->next.push_back({Ref<Node>::share(static_cast<Node*>(&Writing::now->whole)), 0});
+  return part;
+}
+
+Tensor CopySlices::zeros(Device device) const {
+  int64_t reach = offset_ + 1;
+  for (int i = 0; i < shape_.size(); ++i) reach += (shape_[i] - 1) * strides_[i];
+  const Tensor memory = pyflame::zeros({std::max<int64_t>(reach, 0)}, dtype_, device);
+  return as_strided(memory, shape_.vec(), strides_.vec(), offset_);
+}
+
 Grads CopySlices::apply(const Grads& grads) {
   // The gradient laid out as the base is: a view of it must reach what the view reached.
   Tensor full;
   if (offset_ == 0 && is_contiguous(shape_, strides_)) {
     full = clone(contiguous(grads[0]));
   } else {
-    int64_t reach = offset_ + 1;
-    for (int i = 0; i < shape_.size(); ++i) reach += (shape_[i] - 1) * strides_[i];
-    Tensor memory =
-        zeros({std::max<int64_t>(reach, 0)}, grads[0]->dtype, grads[0]->storage->device);
-    full = as_strided(memory, shape_.vec(), strides_.vec(), offset_);
+    full = zeros(grads[0]->storage->device);
     copy_(full, grads[0]);
   }
   Tensor part = replay_view(steps_.get(), full);
@@ -103,7 +139,10 @@ Grads CopySlices::apply(const Grads& grads) {
            "the view that was written cannot be made again; write to a clone() of it");
   Grads out(next.size());
   Grads inner;
-  if (inner_) inner = inner_->apply({clone(part)});
+  if (inner_) {
+    const Writing writing(*this, *inner_);
+    inner = inner_->apply({clone(part)});
+  }
   if (needs(0)) {
     // The gradient of the base before the write: what was written over had no other influence.
     if (!inner.empty() && inner[0].defined())

@@ -401,12 +401,10 @@ Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high)
 
 namespace {
 
-// A fill value takes the dtype of the tensor; only a fraction for integers is refused.
+// A fill value takes the dtype of the tensor: a fraction is cut, as in `fill_`.
 Scalar fill_value(const Tensor& x, Scalar v, const char* name) {
   check_range(v, x->dtype, name, "the value");
   if (!is_integral(x->dtype, true)) return v.to_double();
-  PF_CHECK(!v.is_float() || v.f == std::trunc(v.f), DTypeError, name, "got the value ", v.f,
-           " for a ", x->dtype, " tensor; expected an integer; convert the tensor first");
   return x->dtype == DType::Bool ? Scalar(v.to_double() != 0)
          : v.is_float()          ? Scalar(v.to_int())
                                  : v;

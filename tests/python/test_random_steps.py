@@ -99,6 +99,23 @@ def reduction(dice, t, pick):
     return [], lambda p, t: getattr(of, name)(t, dims, keepdim=keep < 0.5)
 
 
+def places(dice, t, pick):
+    """What finds elements, with their values or without, counts them, or goes along a dimension."""
+    d = dice.randrange(t.dim())
+    name = dice.choice(
+        "argmax argmin max min sort argsort cumsum cummax median topk any all count_nonzero prod".split()
+    )
+    if t.shape[d] == 0:
+        return None
+    if name in ("any", "all", "count_nonzero"):
+        return [], lambda p, t: getattr(t > 0, name)(d)
+    if name == "topk":
+        return [], lambda p, t: list(t.topk(1, d))
+    if name in ("sort", "argsort"):
+        return [], lambda p, t: getattr(pf, name)(t, dim=d, stable=True)
+    return [], lambda p, t: getattr(t, name)(d)
+
+
 def product(dice, t, pick):
     n, k = dice.choice([8, 64, 33]), t.shape[-1]
     act = dice.choice([F.gelu, F.relu, lambda y: y])
@@ -165,7 +182,7 @@ def loss(dice, t, pick):
 
 
 KINDS = [row] * 5 + [pair] * 5 + [number, cast, cast, softmax, norm, norm, reduction, reduction]
-KINDS += [product, convolution, view, view, write, loss]
+KINDS += [product, convolution, view, view, write, loss, places]
 
 
 class Program:
@@ -285,5 +302,5 @@ def test_fused_equals_eager(seed):
 
 
 def test_every_kind_is_drawn():
-    kinds = {step[2].__qualname__.split(".")[0] for s in range(40) for step in Program(s).steps}
+    kinds = {step[2].__qualname__.split(".")[0] for s in range(80) for step in Program(s).steps}
     assert kinds >= {k.__name__ for k in KINDS}, kinds

@@ -163,3 +163,49 @@ def test_a_hook_is_a_function(wrong):
     with nn.modules.module.register_module_forward_hook(lambda *a: seen.append(1)):
         assert m(pf.ones(1)).shape == (1,)
     assert seen == [1]
+
+
+def test_a_dictionary_of_parameters_is_a_dictionary():
+    q = nn.ParameterDict({"a": pf.ones(1), "b": pf.ones(2)})
+    assert list(q | {"c": pf.ones(1)}) == ["a", "b", "c"] and len(q) == 2
+    other = {"z": pf.ones(1), "a": pf.zeros(1)} | q
+    assert list(other) == ["z", "a", "b"] and other["a"] is q["a"]
+    q |= {"d": pf.ones(3)}
+    assert list(reversed(q)) == ["d", "b", "a"] and q.popitem()[0] == "d"
+    assert q.copy()["a"] is q["a"] and q.setdefault("a") is q["a"]
+    assert isinstance(q.setdefault("k", pf.ones(1)), nn.Parameter) and list(q) == ["a", "b", "k"]
+    assert list(q.fromkeys("xy", pf.ones(1))) == ["x", "y"]
+    q.clear()
+    assert not list(q.parameters())
+    with pytest.raises(KeyError):
+        q.popitem()
+
+
+def test_fractions_that_fill_integers_are_cut():
+    x, where = pf.arange(3), pf.tensor([True, False, True])
+    assert x.masked_fill(where, 2.5).tolist() == [2, 1, 2]
+    x[where] = -1.5
+    assert x.tolist() == [-1, 1, -1]
+    assert where.masked_fill(where, 0.5).tolist() == [True, False, True]
+    for wrong in (float("nan"), float("inf"), 1e30):
+        with pytest.raises(pf.ValueError, match="masked_fill"):
+            x.masked_fill(where, wrong)
+
+
+def test_refusals_that_pytorch_makes():
+    x = pf.ones(2, requires_grad=True)
+    with pytest.raises(ValueError, match="materialize_grads"):
+        pf.autograd.grad(x.sum(), [x], allow_unused=False, materialize_grads=True)
+    with pytest.raises(RuntimeError, match="itself"):
+        x.grad = x
+    with pytest.raises(ValueError, match="drop_last"):
+        pf.utils.data.DataLoader(range(4), batch_size=None, drop_last=True)
+    with pytest.raises(AssertionError, match="ConcatDataset"):
+        pf.utils.data.ConcatDataset([])
+    with pytest.raises(AssertionError, match="multiple"):
+        nn.MultiheadAttention(5, 2)
+    optimizer = pf.optim.SGD([x], lr=1.0)
+    schedule = pf.optim.lr_scheduler.StepLR(optimizer, 1)
+    optimizer.step()
+    with pytest.warns(UserWarning, match="deprecated"):
+        schedule.step(3)

@@ -94,7 +94,8 @@ def look(lib, t, view):
 def draw(seed):
     """A program: a base, chains of views with a write each, and what is asked of the tensors."""
     r = random.Random(seed)
-    p = {"complex": r.random() < 0.3, "history": r.choice(["none", "none", "made", "leaf"])}
+    p = {"twice": r.random() < 0.4}  # gradients of gradients
+    p |= {"complex": r.random() < 0.3, "history": r.choice(["none", "none", "made", "leaf"])}
     shape = [r.randint(1, 4) for _ in range(r.randint(1, 3))]
     p["shape"], p["order"] = shape, r.sample(range(len(shape)), len(shape))
     p["seed"] = seed
@@ -126,6 +127,9 @@ def draw(seed):
                 "part",
                 "sub_",
                 "square",
+                "tanh_",  # saves what it writes
+                "sigmoid_",
+                "exp_",
             ]
         )
         room = t.untyped_storage().nbytes() // t.element_size()
@@ -177,6 +181,8 @@ def run(lib, p):
             setattr(t, r.choice(["real", "imag"]), w.real * 3)
         elif write == "square":
             t.mul_(t)
+        elif write in ("tanh_", "sigmoid_", "exp_"):
+            getattr(t, write)()
         else:
             getattr(t, "copy_" if write == "part" else write)(w * 3)
     loss = lib.view_as_real(base).pow(2).sum() if p["complex"] else (base**2).sum()
@@ -184,7 +190,15 @@ def run(lib, p):
         loss = loss + ((lib.view_as_real(t) if t.dtype.is_complex else t) ** 3).sum()
     out = [("base", base.detach()), ("wants", loss.requires_grad)]
     out += [("kept", t.detach()) for t in kept]
-    if loss.requires_grad:
+    if loss.requires_grad and p["twice"]:
+        of = [t for t in leaves if t.requires_grad and t.is_leaf]
+        first = lib.autograd.grad(loss, of, create_graph=True, materialize_grads=True)
+        out += [("first", g.detach()) for g in first]
+        loss = sum((lib.view_as_real(g) if g.is_complex() else g).pow(2).sum() for g in first)
+        if loss.requires_grad:
+            second = lib.autograd.grad(loss, of, materialize_grads=True)
+            out += [("second", g) for g in second]
+    elif loss.requires_grad:
         loss.backward()
         out += [("grad", t.grad if t.requires_grad and t.is_leaf else None) for t in leaves]
     return out
@@ -222,3 +236,16 @@ def test_values_and_gradients(part):
             else:
                 assert flat(a) == pytest.approx(flat(b), rel=1e-9, abs=1e-12), (p, name)
     assert compared > COUNT // 8
+
+
+@pytest.mark.parametrize("write", ["tanh_", "exp_", "sigmoid_"])
+@pytest.mark.parametrize("part", ["real", "imag", "view_as_real", "T"])
+def test_second_derivatives_of_a_part_that_saves_what_it_writes(part, write):
+    def run(lib):
+        w = lib.tensor([[0.3, -0.7], [1.1, 0.2]], dtype=lib.float64, requires_grad=True)
+        z = lib.complex(w, w * 2) * 1
+        getattr(look(lib, z, (part, ())), write)()
+        (g,) = lib.autograd.grad(lib.view_as_real(z).pow(3).sum(), w, create_graph=True)
+        return [g.tolist(), lib.autograd.grad(g.pow(2).sum(), w)[0].tolist()]
+
+    assert flat(run(pf)) == pytest.approx(flat(run(torch)), rel=1e-9)

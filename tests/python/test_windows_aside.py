@@ -309,3 +309,16 @@ def test_a_product_aside_that_fails_says_so(layers):
         q = p + 1
         q.sum().item()
     same(side, at_once(lambda: side.clone()))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "amax", "median", "prod", "var"])
+def test_a_reduction_behind_a_window_aside(name):
+    x = pf.arange(12.0, device=DEVICE).mul(1.3).sin().reshape(3, 4)
+
+    def step():
+        seen = x > 0
+        rows = pf.masked.softmax(x, 1, mask=seen), pf.masked.mean(x, 1, mask=seen)
+        return *rows, getattr(pf.masked, name)(x, 1, mask=seen)
+
+    for a, b in zip(step(), at_once(step), strict=True):
+        same(a, b)

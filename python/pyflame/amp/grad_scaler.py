@@ -160,7 +160,7 @@ class GradScaler:
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         if not state["found"]:
-            raise RuntimeError(
+            raise AssertionError(
                 "pf.GradScaler.step: the optimizer's parameters have no gradients; expected at "
                 "least one; call scale(loss).backward() first"
             )
@@ -181,7 +181,7 @@ class GradScaler:
         if not self._enabled:
             return
         if self._scale is None:
-            raise RuntimeError(
+            raise AssertionError(
                 "pf.GradScaler.update: nothing was scaled yet; call scale(loss) and step() first"
             )
         if new_scale is not None:
@@ -192,7 +192,7 @@ class GradScaler:
         else:
             found = [f for s in self._optimizers.values() for f in s["found"]]
             if not found:
-                raise RuntimeError(
+                raise AssertionError(
                     "pf.GradScaler.update: no optimizer's gradients were looked at since the last "
                     "update(); call step(optimizer) first"
                 )

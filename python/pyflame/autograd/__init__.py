@@ -104,6 +104,11 @@ def grad(
     their own, and so have the gradients: one backward pass for all of them.
     """
     keep = create_graph if retain_graph is None else retain_graph
+    if materialize_grads and allow_unused is False:
+        raise _C.ValueError(
+            "pf.autograd.grad: got materialize_grads=True with allow_unused=False; expected "
+            "allow_unused=True or None, since zeros are for inputs that are not used"
+        )
     unused = materialize_grads if allow_unused is None else allow_unused
     if type(inputs) is dict:
         found = grad(

@@ -195,28 +195,28 @@ def _independents(p, q):
 def _register_multivariate():
     from . import multivariate as m
 
+    def triangle(d):
+        kept = getattr(d, "_unbroadcasted_scale_tril", None)
+        return d.scale_tril if kept is None else kept
+
     @register_kl(m.MultivariateNormal, m.MultivariateNormal)
+    @register_kl(m.MultivariateNormal, m.LowRankMultivariateNormal)
+    @register_kl(m.LowRankMultivariateNormal, m.MultivariateNormal)
+    @register_kl(m.LowRankMultivariateNormal, m.LowRankMultivariateNormal)
     def _multivariate_normals(p, q):
         if p.event_shape != q.event_shape:
             raise _C.ValueError(
                 "pf.distributions.kl_divergence: got events of other shapes; expected one"
             )
         n = p.event_shape[0]
-        shape = m._batch(
-            p._unbroadcasted_scale_tril.shape[:-2], q._unbroadcasted_scale_tril.shape[:-2]
-        )
+        mine, other = triangle(p), triangle(q)
+        shape = m._batch(mine.shape[:-2], other.shape[:-2])
         inner = m._linalg.solve_triangular(
-            q._unbroadcasted_scale_tril.expand(*shape, n, n),
-            p._unbroadcasted_scale_tril.expand(*shape, n, n),
-            upper=False,
+            other.expand(*shape, n, n), mine.expand(*shape, n, n), upper=False
         )
         trace = (inner * inner).sum((-2, -1))
-        far = m._mahalanobis(q._unbroadcasted_scale_tril, q.loc - p.loc)
-        return (
-            m._half_log_det(q._unbroadcasted_scale_tril)
-            - m._half_log_det(p._unbroadcasted_scale_tril)
-            + 0.5 * (trace + far - n)
-        )
+        far = m._mahalanobis(other, q.loc - p.loc)
+        return m._half_log_det(other) - m._half_log_det(mine) + 0.5 * (trace + far - n)
 
 
 _register_multivariate()

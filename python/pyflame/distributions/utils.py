@@ -2,6 +2,7 @@
 
 from .. import _C, _misc, _ops
 from .._named_errors import name_errors as _name_errors
+from ..autograd import enable_grad as _enable_grad
 
 
 def broadcast_all(*values):
@@ -87,7 +88,9 @@ class lazy_property:
     def __get__(self, obj, kind=None):
         if obj is None:
             return self
-        value = self.wrapped(obj)
+        # Kept for later uses, which may want gradients where the first (`sample`) does not.
+        with _enable_grad():
+            value = self.wrapped(obj)
         obj.__dict__[self.name] = value
         return value
 

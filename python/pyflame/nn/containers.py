@@ -315,9 +315,49 @@ class ParameterDict(Module):
         del self[key]
         return value
 
+    def popitem(self):
+        """The last key and its value, which leave the dictionary."""
+        key = next(reversed(self), None)
+        if key is None:
+            raise KeyError("pf.nn.ParameterDict.popitem: the dictionary is empty")
+        return key, self.pop(key)
+
+    def setdefault(self, key, default=None):
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def clear(self):
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self):
+        """Another dictionary of the same parameters."""
+        return ParameterDict(self.items())
+
+    def fromkeys(self, keys, default=None):
+        return ParameterDict((key, default) for key in keys)
+
     def update(self, parameters):
         for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
             self[key] = value
+
+    def __reversed__(self):
+        return reversed(list(self._keys))
+
+    def __or__(self, other):
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other):
+        made = ParameterDict(other)
+        made.update(self)
+        return made
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
     def extra_repr(self):
         return "\n".join(

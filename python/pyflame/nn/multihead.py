@@ -31,7 +31,8 @@ class MultiheadAttention(Module):
     ):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
-            raise ValueError(
+            kind = ValueError if embed_dim <= 0 or num_heads <= 0 else AssertionError
+            raise kind(
                 f"pf.nn.MultiheadAttention: got embed_dim {embed_dim} and num_heads {num_heads}; "
                 "expected embed_dim to be a positive multiple of num_heads"
             )

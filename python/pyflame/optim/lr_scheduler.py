@@ -100,6 +100,12 @@ class LRScheduler:
                 "optimizer.step(), so that the first learning rate is skipped; call the optimizer's first",
                 stacklevel=3,
             )
+        if epoch is not None:
+            warnings.warn(
+                f"pf.optim.lr_scheduler.{type(self).__name__}: step(epoch) is deprecated; call step() "
+                "once an epoch, and load_state_dict() to go on",
+                stacklevel=3,
+            )
         self._update_lr(epoch)
 
     def _update_lr(self, epoch=None):
@@ -556,8 +562,8 @@ class CyclicLR(LRScheduler):
         )
         self._scale_fn_custom = scale_fn
         self.cycle_momentum = cycle_momentum
-        self.use_beta1 = "betas" in optimizer.defaults
         if cycle_momentum:
+            self.use_beta1 = "betas" in optimizer.defaults
             if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
                 raise ValueError(
                     "pf.optim.lr_scheduler.CyclicLR: cycle_momentum needs an optimizer with momentum "

@@ -231,6 +231,11 @@ class DataLoader(Generic[_T_co]):
                 "least 1"
             )
         _check_context(multiprocessing_context, num_workers)
+        if batch_size is None and drop_last:
+            raise ValueError(
+                "pf.utils.data.DataLoader: batch_size=None makes no batches; expected "
+                "drop_last=False with it"
+            )
         iterable = isinstance(dataset, IterableDataset)
         if iterable and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(

@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple]):
 
     def __init__(self, *tensors):
         if any(t.shape[0] != tensors[0].shape[0] for t in tensors):
-            raise ValueError(
+            raise AssertionError(
                 f"pf.utils.data.TensorDataset: got tensors of {[t.shape[0] for t in tensors]} "
                 "entries; expected equal numbers"
             )
@@ -131,6 +131,10 @@ class ConcatDataset(Dataset[_T_co]):
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError(
+                "pf.utils.data.ConcatDataset: got no datasets; expected one or more"
+            )
         self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index):
