@@ -396,6 +396,15 @@ void pop_pack() {
   if (t_packs->empty()) delete std::exchange(t_packs, nullptr);
 }
 
+namespace {
+// The shape and dtype in one number: an input may get others before the backward pass (.data).
+uint32_t form_of(const Tensor& t) {
+  uint32_t form = static_cast<uint32_t>(t->dtype) + 1;
+  for (const int64_t size : t->shape) form = form * 0x01000193u + static_cast<uint32_t>(size);
+  return form;
+}
+}  // namespace
+
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
   if (!t.defined()) return;
@@ -417,6 +426,7 @@ Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
   }
   if (is_view && !is_result) history_ = edge_of(t);
   tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
+  if (!is_result) output_nr_ = form_of(t);
 }
 
 void Saved::pack(const Tensor& t) {
@@ -446,6 +456,11 @@ Tensor Saved::get(const Node& owner) const {
     return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
   if (!tensor_.defined()) return {};
+  PF_CHECK(is_result_ || form_of(tensor_) == output_nr_, AutogradError, "backward",
+           "a tensor that ", owner.name, " needs for its gradient got another shape or dtype (now ",
+           tensor_->shape, ", ", name(tensor_->dtype),
+           ") since it was used, by .data or resize_; change it before it is used, or behind the "
+           "backward pass");
   PF_CHECK(seen_version(*tensor_->storage) == version_, AutogradError, "backward", "a ",
            name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
            " needs for its gradient was changed in place (version ",
