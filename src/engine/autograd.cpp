@@ -446,6 +446,21 @@ void Saved::pack(const Tensor& t) {
   history_.node = Ref<Node>::adopt(new PackedNode(std::move(packed), std::move(history)));
 }
 
+namespace {
+[[gnu::cold, gnu::noinline]] void refuse(const Tensor& t, const Node& owner, uint32_t version,
+                                         bool fits) {
+  PF_CHECK(fits, AutogradError, "backward", "a tensor that ", owner.name,
+           " needs for its gradient got another shape or dtype (now ", t->shape, ", ",
+           name(t->dtype),
+           ") since it was used, by .data or resize_; change it before it is used, or behind the "
+           "backward pass");
+  PF_FAIL(AutogradError, "backward", "a ", name(t->dtype), " tensor of shape ", t->shape, " that ",
+          owner.name, " needs for its gradient was changed in place (version ",
+          seen_version(*t->storage), ", saved at version ", version,
+          "); clone() it before the in-place operation");
+}
+}  // namespace
+
 Tensor Saved::get(const Node& owner) const {
   PF_CHECK(!owner.released, AutogradError, "backward", "the graph of ", owner.name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
@@ -456,16 +471,9 @@ Tensor Saved::get(const Node& owner) const {
     return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
   if (!tensor_.defined()) return {};
-  PF_CHECK(is_result_ || form_of(tensor_) == output_nr_, AutogradError, "backward",
-           "a tensor that ", owner.name, " needs for its gradient got another shape or dtype (now ",
-           tensor_->shape, ", ", name(tensor_->dtype),
-           ") since it was used, by .data or resize_; change it before it is used, or behind the "
-           "backward pass");
-  PF_CHECK(seen_version(*tensor_->storage) == version_, AutogradError, "backward", "a ",
-           name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
-           " needs for its gradient was changed in place (version ",
-           seen_version(*tensor_->storage), ", saved at version ", version_,
-           "); clone() it before the in-place operation");
+  if (seen_version(*tensor_->storage) != version_ ||
+      (!is_result_ && form_of(tensor_) != output_nr_)) [[unlikely]]
+    refuse(tensor_, owner, version_, is_result_ || form_of(tensor_) == output_nr_);
   return grad_enabled() ? with_history(tensor_, owner, history_) : tensor_;
 }
 
