@@ -63,4 +63,4 @@ def test_on_a_small_stack(tmp_path):
 
 @pytest.mark.parametrize("kind", ["chain", "objects"])
 def test_hostile_programs(kind, tmp_path):
-    child(tmp_path, kind, 0, int(300 * SHARE))
+    child(tmp_path, kind, 0, int(200 * SHARE))
