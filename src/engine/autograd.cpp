@@ -449,7 +449,7 @@ void Saved::pack(const Tensor& t) {
 namespace {
 [[gnu::cold, gnu::noinline]] void refuse(const Tensor& t, const Node& owner, uint32_t version,
                                          bool fits) {
-  PF_CHECK(fits, AutogradError, "backward", "a tensor that ", owner.name,
+  PF_CHECK(fits, ShapeError, "backward", "a tensor that ", owner.name,
            " needs for its gradient got another shape or dtype (now ", t->shape, ", ",
            name(t->dtype),
            ") since it was used, by .data or resize_; change it before it is used, or behind the "
