@@ -9,7 +9,10 @@
 namespace pyflame::python {
 
 void take_values(TensorImpl* t, const Tensor& from) {
-  autograd::leave_memory(Tensor::share(t), from->shape, from->dtype, false);
+  const bool shares = t->storage == from->storage;
+  if (!shares || t->offset != from->offset || t->dtype != from->dtype ||
+      !(t->shape == from->shape) || !(t->strides == from->strides))
+    autograd::leave_memory(Tensor::share(t), from->shape, from->dtype, shares);
   t->storage = StorageHandle::share(from->storage.get());
   t->hidden = from->hidden;
   t->floating = from->floating;

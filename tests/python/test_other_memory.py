@@ -34,6 +34,16 @@ def test_a_view_with_other_memory_is_one_no_longer(how):
     assert w.grad.eq(1).all() and whole.shape == (2, 3) and whole.eq(0).all()
 
 
+def test_a_view_with_the_same_memory_stays_one():
+    whole = pf.zeros(2, 3)
+    v = whole[:1]
+    v.data = v.detach()
+    w = pf.full((1, 3), 3.0, requires_grad=True)
+    v.copy_(w)
+    whole.sum().backward()
+    assert w.grad.eq(1).all() and whole[0].eq(3).all()
+
+
 @pytest.mark.parametrize("make", ["view", "result", "joined"])
 def test_a_gradient_that_does_not_fit_the_old_value(make):
     w = pf.ones(20, 3, requires_grad=True)
