@@ -17,7 +17,12 @@ FileError = _C.FileError
 def open_regular(path, op, *, directory=False, flags=os.O_RDONLY):
     """A descriptor of the regular file (or directory) `path`, open for reading or as `flags` say.
     FileError when it is something else; OSError as os.open."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except ValueError:
+        raise _C.ValueError(
+            f"pf.{op}: got the path {path!r} with a NUL in it; expected the name of a file; take it out"
+        ) from None
     mode = os.fstat(fd).st_mode
     if (stat.S_ISDIR if directory else stat.S_ISREG)(mode):
         return fd

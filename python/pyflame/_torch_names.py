@@ -301,7 +301,18 @@ def from_file(
             f"pf.from_file: got size {size!r}; expected a number of elements from 0"
         )
     flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
-    file = _files.open_regular(filename, "from_file", flags=flags)
+    try:
+        file = _files.open_regular(filename, "from_file", flags=flags)
+    except _C.FileError:
+        raise
+    except OSError as e:
+        from .serialization import MissingFileError
+
+        kind = MissingFileError if isinstance(e, FileNotFoundError) else _C.FileError
+        raise kind(
+            f"pf.from_file: '{filename}' cannot be opened ({e.strerror}); expected a file that can be "
+            f"read{' and written' if shared else ''}; check the path"
+        ) from None
     try:
         need, have = size * dtype.itemsize, os.fstat(file).st_size
         if have < need and not shared:

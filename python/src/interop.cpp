@@ -482,7 +482,14 @@ Tensor from_dlpack(nb::handle source) {
                                               "used_dltensor_versioned");
   if (PyCapsule_IsValid(capsule.get(), "dltensor"))
     return import_capsule<DLManaged>(capsule.get(), "dltensor", "used_dltensor");
-  PF_FAIL(ValueError, "from_dlpack", "got a capsule that was used before; make a new one");
+  if (!PyCapsule_CheckExact(capsule.get()))
+    type_error(std::string("pf.from_dlpack: __dlpack__ gave an object of type ") +
+               Py_TYPE(capsule.get())->tp_name + "; expected a capsule; give an array");
+  const char* name = PyCapsule_GetName(capsule.get());
+  const bool used = name && std::string_view(name).starts_with("used_dltensor");
+  PF_FAIL(ValueError, "from_dlpack", "got a capsule ",
+          used ? "that was used before; make a new one"
+               : "of something else; expected one with the name dltensor; give an array");
 }
 
 Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t offset,

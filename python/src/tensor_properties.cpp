@@ -3,11 +3,16 @@
 #include "core/inference.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "engine/other_memory.h"
 #include "ops/complex.h"
 
 namespace pyflame::python {
 
 void take_values(TensorImpl* t, const Tensor& from) {
+  const bool shares = t->storage == from->storage;
+  if (!shares || t->offset != from->offset || t->dtype != from->dtype ||
+      !(t->shape == from->shape) || !(t->strides == from->strides))
+    autograd::leave_memory(Tensor::share(t), from->shape, from->dtype, shares);
   t->storage = StorageHandle::share(from->storage.get());
   t->hidden = from->hidden;
   t->floating = from->floating;
@@ -110,8 +115,9 @@ int set_data(PyObject* o, PyObject* value, void*) {
     if (!value || !is_tensor(value)) type_error("data must be a Tensor");
     TensorImpl* t = tensor_of(o).impl();
     Tensor from = tensor_of(value);
-    PF_CHECK(!t->requires_grad || has_gradient(from->dtype), DTypeError, "Tensor.data", "got a ",
-             name(from->dtype), " tensor for one that requires grad; expected a float dtype");
+    PF_CHECK(!tensor_of(o).requires_grad() || has_gradient(from->dtype), DTypeError, "Tensor.data",
+             "got a ", name(from->dtype),
+             " tensor for one that requires grad; expected a float dtype");
     take_values(t, from);
     return 0;
   });

@@ -266,6 +266,15 @@ void pop_pack() {
   if (t_packs->empty()) delete std::exchange(t_packs, nullptr);
 }
 
+namespace {
+// The shape and dtype in one number: an input may get others before the backward pass (.data).
+uint32_t form_of(const Tensor& t) {
+  uint32_t form = static_cast<uint32_t>(t->dtype) + 1;
+  for (const int64_t size : t->shape) form = form * 0x01000193u + static_cast<uint32_t>(size);
+  return form;
+}
+}  // namespace
+
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
   if (!t.defined()) return;
@@ -287,6 +296,7 @@ Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
   }
   if (is_view && !is_result) history_ = edge_of(t);
   tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
+  if (!is_result) output_nr_ = form_of(t);
 }
 
 void Saved::pack(const Tensor& t) {
@@ -306,6 +316,21 @@ void Saved::pack(const Tensor& t) {
   history_.node = Ref<Node>::adopt(new PackedNode(std::move(packed), std::move(history)));
 }
 
+namespace {
+[[gnu::cold, gnu::noinline]] void refuse(const Tensor& t, const Node& owner, uint32_t version,
+                                         bool fits) {
+  PF_CHECK(fits, ShapeError, "backward", "a tensor that ", owner.name,
+           " needs for its gradient got another shape or dtype (now ", t->shape, ", ",
+           name(t->dtype),
+           ") since it was used, by .data or resize_; change it before it is used, or behind the "
+           "backward pass");
+  PF_FAIL(AutogradError, "backward", "a ", name(t->dtype), " tensor of shape ", t->shape, " that ",
+          owner.name, " needs for its gradient was changed in place (version ",
+          seen_version(*t->storage), ", saved at version ", version,
+          "); clone() it before the in-place operation");
+}
+}  // namespace
+
 Tensor Saved::get(const Node& owner) const {
   PF_CHECK(!owner.released, AutogradError, "backward", "the graph of ", owner.name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
@@ -316,11 +341,9 @@ Tensor Saved::get(const Node& owner) const {
     return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
   if (!tensor_.defined()) return {};
-  PF_CHECK(seen_version(*tensor_->storage) == version_, AutogradError, "backward", "a ",
-           name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
-           " needs for its gradient was changed in place (version ",
-           seen_version(*tensor_->storage), ", saved at version ", version_,
-           "); clone() it before the in-place operation");
+  if (seen_version(*tensor_->storage) != version_ ||
+      (!is_result_ && form_of(tensor_) != output_nr_)) [[unlikely]]
+    refuse(tensor_, owner, version_, is_result_ || form_of(tensor_) == output_nr_);
   return grad_enabled() ? with_history(tensor_, owner, history_) : tensor_;
 }
 

@@ -117,7 +117,7 @@ class Saved {
   // PackedNode.
   Edge history_;
   uint32_t version_ = 0;
-  uint32_t output_nr_ = 0;
+  uint32_t output_nr_ = 0;  // of an input: its form
   bool is_result_ = false;
   bool packed_ = false;
 };

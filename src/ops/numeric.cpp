@@ -4,6 +4,7 @@
 
 #include "core/dispatch.h"
 #include "engine/autograd.h"
+#include "engine/other_memory.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -464,6 +465,7 @@ Tensor resize_(Tensor t, const IntList& size) {
                    ? static_cast<int64_t>(t->storage->nbytes / itemsize(t->dtype)) - t->offset
                    : 0},
           Dims{1}, t->offset});
+  autograd::leave_memory(t, shape, t->dtype, n <= flat->numel);
   if (n > flat->numel) {  // new memory, that begins as the old
     Tensor fresh = make_tensor_at(shape, t->dtype, t->storage->device);
     if (flat->numel > 0) {

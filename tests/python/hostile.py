@@ -12,10 +12,12 @@ wild   an operation of the table with some arguments that are hostile
 names  functions and methods of Python's by name, with such arguments
 empty  members of Tensor and functions of the extension module, with objects of the right class
        without a tensor inside, and of classes that are like it
+chain, objects  short programs: hostile_programs.py
 """
 
 import contextlib
 import gc
+import importlib
 import inspect
 import os
 import random
@@ -196,7 +198,10 @@ def text_of(value):
             return f"<{type(value).__name__} without a tensor>"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(text_of, value)) + "]"
-    return repr(value)[:60]
+    try:
+        return repr(value)[:60]
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def look_at(result, rng):
@@ -214,6 +219,7 @@ class Caller:
     def __init__(self, log, allowed):
         self.log, self.allowed = log, allowed
         self.number = self.found = self.made = 0
+        self.result = None  # of the last call that gave one
 
     def __call__(self, rng, name, function, args, named):
         """True when the call gave a result."""
@@ -222,7 +228,8 @@ class Caller:
         self.log(self.number, text)
         self.made += 1
         try:
-            look_at(function(*args, **named), rng)
+            self.result = function(*args, **named)
+            look_at(self.result, rng)
             pf.synchronize()
             return True
         except (pf.PyFlameError, TypeError, OverflowError, UnicodeError) as error:
@@ -323,11 +330,19 @@ def _names():
         "ops",
         "func",
         "nn.init",
+        "nn.utils",
         "nn.utils.rnn",
+        "signal.windows",
+        "sparse",
+        "nested",
+        "masked",
+        "autograd.functional",
+        "amp",
+        "finance",
+        "flash_attn",
+        "float8",
     ):
-        module = pf
-        for part in path.split("."):
-            module = getattr(module, part)
+        module = importlib.import_module(f"pyflame.{path}")
         places.append((f"pf.{path}", module, dir(module)))
     places.append(("Tensor", pf.Tensor, dir(pf.Tensor)))
     places.append(("_C", pf._C, dir(pf._C)))
@@ -463,7 +478,11 @@ def main(path, kind, seed, first, end):
     pf.set_device(device)
     pf.ones(3).sum().item()
     bounded()
-    make = {"walk": walk, "wild": wild, "names": names, "empty": empty}[kind]
+    sys.modules.setdefault("hostile", sys.modules[__name__])  # hostile_programs imports this file
+    import hostile_programs
+
+    programs = {"chain": hostile_programs.chain, "objects": hostile_programs.objects}
+    make = {"walk": walk, "wild": wild, "names": names, "empty": empty, **programs}[kind]
     with open(path, "w", errors="backslashreplace") as f:
 
         def log(number, text):
@@ -471,7 +490,7 @@ def main(path, kind, seed, first, end):
             f.write(f"{number} {text}"[:600].ljust(600))
             f.flush()
 
-        call = Caller(log, Exception if kind in ("names", "empty") else ())
+        call = Caller(log, () if kind in ("walk", "wild") else Exception)
         for n in range(int(first), int(end)):
             rng = random.Random(f"{seed}-{kind}-{n}")
             pf.manual_seed(n)

@@ -59,3 +59,8 @@ def test_objects_without_a_tensor(tmp_path):
 def test_on_a_small_stack(tmp_path):
     """Threads of 128 KB take part, too."""
     child(tmp_path, "walk", 0, int(ROWS * SHARE), PYFLAME_TEST_STACK=str(128 << 10))
+
+
+@pytest.mark.parametrize("kind", ["chain", "objects"])
+def test_hostile_programs(kind, tmp_path):
+    child(tmp_path, kind, 0, int(200 * SHARE))

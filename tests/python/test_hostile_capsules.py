@@ -78,3 +78,30 @@ def test_without_a_descriptor_it_says_so():
     first, second = done.stdout.splitlines()
     assert "no file descriptor is left" in first and "64" in first and "ulimit -n" in first
     assert second == "10.0"  # and goes on when there are some
+
+
+def test_what_is_no_capsule_of_dlpack():
+    class Gives:
+        def __init__(self, value):
+            self.value = value
+
+        def __dlpack__(self, **_):
+            return self.value
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    for value in (5, None, "x"):
+        with pytest.raises(TypeError, match="expected a capsule"):
+            pf.from_dlpack(Gives(value))
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
+    with pytest.raises(pf.ValueError, match="of something else"):
+        pf.from_dlpack(Gives(make(ctypes.addressof(MEMORY), b"other", None)))
+    used = pf.ones(3).__dlpack__()
+    pf.from_dlpack(used)
+    with pytest.raises(pf.ValueError, match="used before"):
+        pf.from_dlpack(used)

@@ -478,6 +478,15 @@ def test_from_file_gets_its_room_at_once(tmp_path):
     assert np.fromfile(tmp_path / "new", "f4").sum() == 3 << 20
     with pytest.raises((pf.FileError, pf.ValueError), match="room|size"):
         pf.from_file(str(tmp_path / "large"), shared=True, size=1 << 58)
+    for missing in (tmp_path / "none", tmp_path / "new" / "none", tmp_path / "loop"):
+        if missing.name == "loop":
+            missing.symlink_to(missing)
+        with pytest.raises(pf.FileError, match="pf.from_file: .* cannot be opened"):
+            pf.from_file(str(missing), size=1)
+    with pytest.raises(FileNotFoundError):
+        pf.from_file(str(tmp_path / "none"), size=1)
+    with pytest.raises(pf.ValueError, match="pf.from_file: .* with a NUL in it"):
+        pf.from_file("a\0b", size=1)
 
 
 def test_replaced_by_rename_a_mapped_file_stays(mapped):

@@ -208,6 +208,8 @@ def test_scaled_gradients(rng):
     scaler.step(optimizer)
     scaler.update()
     close((before - table.weight.detach()).sum(1), [0, 6, 0, 0, 0, 0], 1e-5)
+    found = pf.ops.get("_found_nonfinite")(tensors=[pf.eye(3).to_sparse() / 0, pf.ones(2)])
+    assert found.item()
 
 
 # ---- beside PyTorch -------------------------------------------------------------------------------

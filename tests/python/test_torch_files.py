@@ -561,3 +561,20 @@ def test_convert(tmp_path):
         convert.convert(str(tmp_path / "x.pt"), str(tmp_path / "z.pt"), ["x"])
     with pytest.raises(pf.ValueError, match="ends in .safetensors"):
         convert.convert(str(tmp_path / "x.pt"), str(tmp_path / "z.onnx"))
+
+
+@pytest.mark.cpu_only
+def test_an_old_file_beyond_all_memory(tmp_path):
+    """Such files are read as a whole: what is too long for that is said, and not waited for."""
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "old.pt"
+    torch.save({"w": torch.ones(3)}, path, _use_new_zipfile_serialization=False)
+    os.truncate(path, 1 << 40)
+    program = (
+        "import resource, sys, pyflame as pf\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.RLIM_INFINITY))\n"
+        "try: pf.load(sys.argv[1])\n"
+        "except pf.OutOfMemoryError as e: print(e)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert "no room for its 1099511627776 bytes" in done.stdout, done.stderr

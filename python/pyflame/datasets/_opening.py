@@ -35,8 +35,9 @@ def regular(path, what):
             yield file
     except _C.FileError:
         raise
-    except (OSError, ValueError) as e:  # a path with a zero in it is a ValueError
-        why = getattr(e, "strerror", None) or str(e)
+    except (OSError, ValueError) as e:
+        named = "a NUL in its name" if "\0" in os.fsdecode(path) else None
+        why = named or getattr(e, "strerror", None) or str(e)
         raise damaged(
             what, path, f"cannot be read ({why})", "a readable file", "check the path"
         ) from None

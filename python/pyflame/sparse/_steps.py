@@ -135,5 +135,7 @@ def clip(step, grads, *limits):
 
 
 def found_nonfinite(step, *args, **kwargs):
-    args = [_plain(a) if isinstance(a, (list, tuple)) else a for a in args]
-    return step(*args, **kwargs)
+    def dense(a):
+        return _plain(a) if isinstance(a, (list, tuple)) else a
+
+    return step(*map(dense, args), **{name: dense(a) for name, a in kwargs.items()})

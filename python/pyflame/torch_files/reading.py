@@ -602,7 +602,14 @@ def read(source, where, device=None, place=None, mmap=False):
     if stored.read(0, min(2, stored.size)) == b"PK":
         reader = _Zip(stored, where, place, device, mmap)
     else:
-        reader = _Old(stored.read(0, stored.size), where, place, device)
+        try:
+            data = stored.read(0, stored.size)
+        except MemoryError:
+            raise _C.OutOfMemoryError(
+                f"pf.load: {where}: no room for its {stored.size} bytes, which a file of PyTorch's "
+                "before 1.6 is read in as a whole; expected fewer; free memory, or save it anew"
+            ) from None
+        reader = _Old(data, where, place, device)
     try:
         return reader.value()
     except _C.FileError:

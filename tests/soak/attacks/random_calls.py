@@ -13,14 +13,20 @@ from pathlib import Path
 from harness import Finding, Victim
 
 TESTS = Path(__file__).resolve().parents[2] / "python"
-KINDS = ("walk", "wild", "names")
+KINDS = ("walk", "wild", "names", "chain", "objects")
 CHILD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 import hostile
 hostile.main(*sys.argv[1:])
 """
-BATCH = {"walk": 120, "wild": 1500, "names": 1500}  # draws of one child
+BATCH = {
+    "walk": 120,
+    "wild": 1500,
+    "names": 1500,
+    "chain": 400,
+    "objects": 300,
+}  # draws of one child
 PATIENCE = 300.0  # seconds without a new call: a hang, on a machine with other work, too
 
 
