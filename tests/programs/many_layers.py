@@ -63,7 +63,7 @@ if timm:
             "coatnet_0_224": dict(
                 img_size=32, depths=(1, 1, 1, 1), embed_dim=(32, 32, 32, 32), stem_width=16
             ),
-            "ghostnet_050": {},
+            "ghostnet_050": dict(drop_rate=0.0),
         }.items()
     }
 
