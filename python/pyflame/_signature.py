@@ -37,3 +37,14 @@ def of(op):
         for p in parsed["params"]
     ]
     return inspect.Signature(parameters, return_annotation=parsed["result"] or None)
+
+
+def kwdefaults(op):
+    """What keywords that are only keywords are without being given, as Python's functions say it; None where
+    there are none. Programs ask by it whether an argument exists."""
+    only = {
+        p.name: p.default
+        for p in of(op).parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
+    }
+    return only or None

@@ -437,10 +437,12 @@ PyObject* op_text_signature(PyObject* o, void*) {
     return str(python_signature(set_of(o).overloads.front().schema));
   });
 }
-PyObject* op_signature(PyObject* o, void*) {
+// `what` is the name of the function of pyflame._signature that says it.
+PyObject* op_signature(PyObject* o, void* what) {
   return guarded([&] {
     Obj helper(check(PyImport_ImportModule("pyflame._signature")));
-    return check(in_python([&] { return PyObject_CallMethod(helper.get(), "of", "O", o); }));
+    return check(in_python(
+        [&] { return PyObject_CallMethod(helper.get(), static_cast<const char*>(what), "O", o); }));
   });
 }
 PyObject* op_schemas(PyObject* o, void*) {
@@ -468,7 +470,8 @@ PyGetSetDef op_getset[] = {
     {"__module__", op_module, nullptr, nullptr, nullptr},
     {"__doc__", op_doc, nullptr, nullptr, nullptr},
     {"__text_signature__", op_text_signature, nullptr, nullptr, nullptr},
-    {"__signature__", op_signature, nullptr, nullptr, nullptr},
+    {"__signature__", op_signature, nullptr, nullptr, const_cast<char*>("of")},
+    {"__kwdefaults__", op_signature, nullptr, nullptr, const_cast<char*>("kwdefaults")},
     {"schemas", op_schemas, nullptr, "Schema texts, one per overload.", nullptr},
     {"family", op_family, nullptr, "Heading in the documentation.", nullptr},
     {}};

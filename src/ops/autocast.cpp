@@ -134,7 +134,7 @@ Class class_of_row(ops::OpId id) {
     std::vector<double> attrs;
     if (id < ops::kNumRows)
       for (const auto& a : ops::describe(id).attrs) attrs.push_back(a.second);
-    const bool raise = table::leaves_range(ops::expression(id), attrs);
+    const bool raise = id == ops::op::square || table::leaves_range(ops::expression(id), attrs);
     v = static_cast<uint8_t>(1 +
                              static_cast<uint8_t>(raise ? Class::RaiseElseFollow : Class::Follow));
     known[id].store(v, std::memory_order_relaxed);

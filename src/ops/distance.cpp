@@ -202,6 +202,7 @@ Tensor dist(const Tensor& x, const Tensor& y, double p) {
 }
 
 Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {
+  PF_AUTOCAST("normalize", RaiseElseFollow, normalize, x, p, dim, eps);
   ops::check_defined(x, "normalize");
   if (!is_complex(x)) ops::check_floating(x, "normalize");
   const Tensor wide = ops::widened(x);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/linalg.h"
@@ -91,6 +92,10 @@ Tensor c2r_last(const Tensor& x, int64_t n, double scale, const char* op) {
 // ---- arguments ----------------------------------------------------------------------------------
 
 Tensor checked(const Tensor& x, const char* op) {
+  PF_AUTOCAST(
+      "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.ifftn fft.rfftn "
+      "fft.irfftn",
+      FollowElseRaise, checked, x, op);
   ops::check_defined(x, op, "input");
   if (is_integral(x->dtype, true)) return to(x, default_dtype());
   PF_CHECK(is_complex(x) || x->dtype == DType::Float32 || x->dtype == DType::Float64, DTypeError,

@@ -3,6 +3,7 @@
 
 #include "core/values.h"
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/linalg.h"
 #include "ops/registry.h"
@@ -240,6 +241,7 @@ std::pair<Tensor, Tensor> inverse_ex(const Tensor& a, const char* op) {
 namespace {
 
 Tensor solve(const Tensor& a, const Tensor& b, bool left) {
+  PF_AUTOCAST("linalg.solve", FollowElseRaise, solve, a, b, left);
   return solve_with_info(a, b, left, true, "linalg.solve")[0];
 }
 TensorList solve_ex(const Tensor& a, const Tensor& b, bool left, bool check_errors) {
@@ -247,6 +249,7 @@ TensorList solve_ex(const Tensor& a, const Tensor& b, bool left, bool check_erro
 }
 
 Tensor inv(const Tensor& a) {
+  PF_AUTOCAST("linalg.inv", FollowElseRaise, inv, a);
   return inverse(a, "linalg.inv");
 }
 TensorList inv_ex(const Tensor& a, bool check_errors) {
@@ -510,15 +513,18 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
   return matmul(p, solve_triangular(adjoint(l), y, true, true, true, op));
 }
 Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
+  PF_AUTOCAST("lu_solve", FollowElseRaise, lu_solve_old, b, lu, pivots);
   return lu_solve(lu, pivots, b, true, false);
 }
 
 // ---- with triangular factors --------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, bool upper) {
+  PF_AUTOCAST("linalg.cholesky", FollowElseRaise, cholesky, a, upper);
   return cholesky_ex(a, upper, true, "linalg.cholesky").first;
 }
 TensorList cholesky_with_info(const Tensor& a, bool upper, bool check_errors) {
+  PF_AUTOCAST("linalg.cholesky_ex", FollowElseRaise, cholesky_with_info, a, upper, check_errors);
   const auto r = cholesky_ex(a, upper, check_errors, "linalg.cholesky_ex");
   return {r.first, r.second};
 }
@@ -531,6 +537,8 @@ Tensor solve_triangular_public(const Tensor& a, const Tensor& b, bool upper, boo
 // torch.triangular_solve: the solution, and A once more.
 TensorList triangular_solve(const Tensor& b, const Tensor& given, bool upper, bool transpose,
                             bool unitriangular) {
+  PF_AUTOCAST("triangular_solve", FollowElseRaise, triangular_solve, b, given, upper, transpose,
+              unitriangular);
   check_square(given, "triangular_solve");
   const Tensor a = b.defined() ? ops::beside(given, {b}, "triangular_solve") : given;
   const Tensor x = solve_triangular(transpose ? adjoint(a) : a, b, upper != transpose, true,
@@ -539,6 +547,7 @@ TensorList triangular_solve(const Tensor& b, const Tensor& given, bool upper, bo
 }
 
 Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
+  PF_AUTOCAST("cholesky_solve", FollowElseRaise, cholesky_solve, b, l, upper);
   const char* op = "cholesky_solve";
   check_square(l, op, "L");
   const Tensor first = upper ? adjoint(l) : l;
@@ -547,6 +556,7 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
 }
 
 Tensor cholesky_inverse(const Tensor& l, bool upper) {
+  PF_AUTOCAST("cholesky_inverse", FollowElseRaise, cholesky_inverse, l, upper);
   check_square(l, "cholesky_inverse", "L");
   return cholesky_solve(with_batch(identity_like(l), batch_of(l)), l, upper);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/linalg.h"
 #include "ops/matmul.h"
@@ -127,10 +128,12 @@ Tensor pinv_old_tensor(const Tensor& a, const Tensor& rcond, bool hermitian) {
   return pinv_of(a, {{}, rcond}, hermitian, "linalg.pinv");
 }
 Tensor pinverse(const Tensor& a, double rcond) {
+  PF_AUTOCAST("pinverse", FollowElseRaise, pinverse, a, rcond);
   return pinv_of(a, of_numbers({}, rcond), false, "pinverse");
 }
 
 Tensor rank_of(const Tensor& a, const Tolerance& tolerance, bool hermitian) {
+  PF_AUTOCAST("linalg.matrix_rank", FollowElseRaise, rank_of, a, tolerance, hermitian);
   const char* op = "linalg.matrix_rank";
   NoGrad off;
   if (hermitian)
@@ -156,6 +159,7 @@ Tensor matrix_rank_old_tensor(const Tensor& a, const Tensor& tol, bool hermitian
 }
 
 Tensor condition(const Tensor& a, optional<double> p) {
+  PF_AUTOCAST("linalg.cond", FollowElseRaise, condition, a, p);
   const char* op = "linalg.cond";
   if (!p || std::abs(*p) == 2) {
     check_matrix(a, op);
@@ -174,6 +178,7 @@ Tensor condition(const Tensor& a, optional<double> p) {
   return where(gt(f.second, Scalar(0)), Scalar(kInf), both);
 }
 Tensor condition_named(const Tensor& a, std::string p) {
+  PF_AUTOCAST("linalg.cond", FollowElseRaise, condition_named, a, p);
   const char* op = "linalg.cond";
   check_square(a, op);
   const auto f = inverse_ex(a, op);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/linalg.h"
 #include "ops/registry.h"
@@ -113,6 +114,7 @@ Tensor qr_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const Ten
 }
 
 TensorList qr(const Tensor& a, std::string mode) {
+  PF_AUTOCAST("linalg.qr", FollowElseRaise, qr, a, mode);
   const char* op = "linalg.qr";
   PF_CHECK(mode == "reduced" || mode == "complete" || mode == "r", ValueError, op, "got mode '",
            mode, "'; expected 'reduced', 'complete' or 'r'; pass one of these");
@@ -146,6 +148,7 @@ TensorList qr_old(const Tensor& a, bool some) {
 }
 
 TensorList geqrf(const Tensor& a) {
+  PF_AUTOCAST("geqrf", FollowElseRaise, geqrf, a);
   return geqrf_raw(a, "geqrf");
 }
 
@@ -177,6 +180,7 @@ void check_reflections(const Tensor& v, const Tensor& tau, const char* op) {
 }
 
 Tensor householder_product(const Tensor& v, const Tensor& tau) {
+  PF_AUTOCAST("linalg.householder_product", FollowElseRaise, householder_product, v, tau);
   const char* op = "linalg.householder_product";
   check_reflections(v, tau, op);
   PF_CHECK(rows(v) >= columns(v), ShapeError, op, "got shape ", v->shape,
@@ -193,6 +197,7 @@ Tensor householder_product(const Tensor& v, const Tensor& tau) {
 }
 
 Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
+  PF_AUTOCAST("ormqr", FollowElseRaise, ormqr, v, tau, other, left, transpose);
   const char* op = "ormqr";
   check_reflections(v, tau, op);
   check_matrix(other, op, "other");
@@ -406,6 +411,7 @@ TensorList eig_raw(const Tensor& a, bool vectors, const char* op) {
 }
 
 TensorList eig(const Tensor& a) {
+  PF_AUTOCAST("linalg.eig", FollowElseRaise, eig, a);
   const char* op = "linalg.eig";
   const TensorList f = eig_raw(a, true, op);
   if (autograd::wanted({a}))
@@ -432,6 +438,7 @@ TensorList eig(const Tensor& a) {
 }
 
 Tensor eigvals(const Tensor& a) {
+  PF_AUTOCAST("linalg.eigvals", FollowElseRaise, eigvals, a);
   if (autograd::wanted({a})) return eig(a)[0];
   return eig_raw(a, false, "linalg.eigvals")[0];
 }
@@ -442,10 +449,12 @@ bool upper_from(const std::string& uplo, const char* op) {
   return uplo == "U" || uplo == "u";
 }
 TensorList eigh_public(const Tensor& a, std::string uplo) {
+  PF_AUTOCAST("linalg.eigh", FollowElseRaise, eigh_public, a, uplo);
   const auto f = eigh(a, upper_from(uplo, "linalg.eigh"), "linalg.eigh");
   return {f.first, f.second};
 }
 Tensor eigvalsh_public(const Tensor& a, std::string uplo) {
+  PF_AUTOCAST("linalg.eigvalsh", FollowElseRaise, eigvalsh_public, a, uplo);
   return eigvalsh(a, upper_from(uplo, "linalg.eigvalsh"), "linalg.eigvalsh");
 }
 
@@ -454,15 +463,18 @@ void check_driver(const optional<std::string>& driver, const char* op) {
            "'; expected None: LAPACK's divide and conquer is the one there is; leave it out");
 }
 TensorList svd_public(const Tensor& a, bool full_matrices, optional<std::string> driver) {
+  PF_AUTOCAST("linalg.svd", FollowElseRaise, svd_public, a, full_matrices, driver);
   check_driver(driver, "linalg.svd");
   return svd(a, full_matrices, "linalg.svd");
 }
 Tensor svdvals_public(const Tensor& a, optional<std::string> driver) {
+  PF_AUTOCAST("linalg.svdvals", FollowElseRaise, svdvals_public, a, driver);
   check_driver(driver, "linalg.svdvals");
   return svdvals(a, "linalg.svdvals");
 }
 // torch.svd: V in place of its adjoint.
 TensorList svd_old(const Tensor& a, bool some, bool compute_uv) {
+  PF_AUTOCAST("svd", FollowElseRaise, svd_old, a, some, compute_uv);
   if (!compute_uv) {
     const Tensor s = svdvals(a, "svd");
     const auto none = [&](int64_t n) {
@@ -478,6 +490,7 @@ TensorList svd_old(const Tensor& a, bool some, bool compute_uv) {
 
 TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
                  optional<std::string> driver) {
+  PF_AUTOCAST("linalg.lstsq", FollowElseRaise, lstsq, a, b, rcond, driver);
   const char* op = "linalg.lstsq";
   check_matrix(a, op);
   PF_CHECK(b.defined() && !b->shape.empty(), ShapeError, op,

@@ -141,6 +141,8 @@ Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const std::st
 
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
                                    const std::string& reduction) {
+  PF_AUTOCAST("multilabel_soft_margin_loss", RaiseElseFollow, multilabel_soft_margin_loss, input,
+              target, weight, reduction);
   const char* op = "multilabel_soft_margin_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "engine/autograd.h"
 #include "engine/other_memory.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -178,6 +179,7 @@ Tensor cumulative_trapezoid_at(const Tensor& given, const Tensor& points, int64_
 }
 
 Tensor renorm(const Tensor& x, Scalar p, int64_t dim, Scalar maxnorm) {
+  PF_AUTOCAST("renorm", RaiseElseFollow, renorm, x, p, dim, maxnorm);
   const char* op = "renorm";
   ops::check_defined(x, op);
   if (!is_complex(x)) ops::check_floating(x, op);

@@ -383,7 +383,6 @@ Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<D
   return add_up(x, dim, keepdim, dtype, Adds::Mean, "mean");
 }
 Tensor nansum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
-  PF_AUTOCAST("nansum", RaiseElseFollow, nansum, x, dim, keepdim, dtype);
   // What becomes an integer has no NaN left to be seen; complex sums have no kernel that leaves
   // out.
   const bool cut = x.defined() && is_float(x->dtype) && dtype && !is_float(*dtype);

@@ -52,3 +52,13 @@ def test_nothing_is_left_out_for_nothing(compared):
     assert not stale, f"no name that is missing fits these: {stale}"
     assert set(exceptions.bars) <= set(compared[1])
     assert all(b < exceptions.bar for b in exceptions.bars.values())
+
+
+def test_defaults_of_keywords():
+    """Libraries ask whether a function has an argument as they would of one written in Python."""
+    import torch
+
+    import pyflame as pf
+
+    assert pf.meshgrid.__kwdefaults__ == torch.meshgrid.__kwdefaults__ == {"indexing": None}
+    assert pf.matmul.__kwdefaults__ is None

@@ -424,3 +424,19 @@ print("fine")
 
 def test_paths_that_programs_import(tmp_path):
     assert run(PATHS, cwd=tmp_path) == "fine\n"
+
+
+def test_checks_of_tensors(tmp_path):
+    out = run(
+        """
+        import torch
+        torch._check_tensor_all(torch.tensor([True, True]))
+        for error, given in ((ValueError, torch.tensor([True, False])), (ValueError, torch.ones(2))):
+            try:
+                torch._check_tensor_all_with(error, given, lambda: "not all of them")
+            except (ValueError, TypeError) as e:
+                print(type(e).__name__, str(e)[:20])
+        """,
+        cwd=tmp_path,
+    )
+    assert out.split("\n")[:2] == ["ValueError not all of them", "TypeError torch._check_tensor_"]

@@ -83,6 +83,19 @@ def _check_value(condition, message=None):
     _check_with(ValueError, condition, message)
 
 
+def _check_tensor_all_with(error, condition, message=None):
+    """Raises `error` unless all elements of a tensor of bool hold."""
+    if getattr(condition, "dtype", None) != _pyflame.bool:
+        given = getattr(condition, "dtype", type(condition).__name__)
+        raise TypeError(f"torch._check_tensor_all: got {given}; expected a tensor of bool; compare")
+    _check_with(error, bool(condition.all()), message)
+
+
+def _check_tensor_all(condition, message=None):
+    """RuntimeError unless all elements of a tensor of bool hold."""
+    _check_tensor_all_with(RuntimeError, condition, message)
+
+
 _check_not_implemented = _functools.partial(_check_with, NotImplementedError)
 
 
