@@ -26,7 +26,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_own_rows mine_q, mine_g;
   pf_fill_other fill_k, fill_v;
   char* stages = memory + 2 * pf_own_rows::BYTES;  // each: keys, values, keys turned
-  enum { STAGE = (PF_TURNS ? 3 : 2) * TILE_BYTES };
+  enum { STAGE = (PF_TURNED_TILES ? 3 : 2) * TILE_BYTES };
   mine_q.fetch(memory, q, at.first, at.mine, lane);
   mine_g.fetch(memory + pf_own_rows::BYTES, g, at.first, at.mine, lane);
   fill_k.fetch(stages, k, begin);
@@ -116,7 +116,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_own_rows mine_k, mine_v;
   char* stages = memory + 2 * pf_own_rows::BYTES;
   // Of a stage: queries, dout, both turned, lse and delta.
-  enum { TILES = PF_TURNS ? 4 : 2, STAGE = TILES * TILE_BYTES + OTHER * 8 };
+  enum { TILES = PF_TURNED_TILES ? 4 : 2, STAGE = TILES * TILE_BYTES + OTHER * 8 };
   mine_k.fetch(memory, k, at.first, at.mine, lane);
   if constexpr (GIVES_K) mine_v.fetch(memory + pf_own_rows::BYTES, v, at.first, at.mine, lane);
 
@@ -148,7 +148,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
       float *lse = reinterpret_cast<float*>(tile_q + TILES * TILE_BYTES), *delta = lse + OTHER;
       if (PF_FETCH_STAGES == 1 && i0 > start) pf_barrier();
       fill_q.land(tile_q, GIVES_K ? turned_q : nullptr);
-      fill_g.land(GIVES_K || !PF_TURNS ? tile_g : nullptr, GIVES_V ? turned_g : nullptr);
+      fill_g.land(GIVES_K || !PF_TURNED_TILES ? tile_g : nullptr, GIVES_V ? turned_g : nullptr);
       if (thread < OTHER) {
         lse[thread] = next_lse;
         delta[thread] = next_delta;

@@ -35,7 +35,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     char *tile_k = stages + stage * 2 * TILE_BYTES, *tile_v = tile_k + TILE_BYTES;
     if (PF_FETCH_STAGES == 1 && j0 > begin) pf_barrier();
     fill_k.land(tile_k, nullptr);
-    fill_v.land(PF_TURNS ? nullptr : tile_v, tile_v);
+    fill_v.land(PF_TURNED_TILES ? nullptr : tile_v, tile_v);
     pf_land();
     pf_barrier();
     if (j0 == begin) mine.ready(lane);

@@ -56,7 +56,7 @@ PF_DEVICE int pf_chunk_bytes(const pf_lines& m, int c) {
   return n < 0 ? 0 : n > 8 ? 16 : n * 2;
 }
 enum { PF_FETCH_STAGES = 2 };  // fetched into other memory than is being read
-enum { PF_TURNS = 0 };         // results need no turned tiles
+enum { PF_TURNED_TILES = 0 };  // results need no turned tiles
 template <int ROWS, int D, int THREADS>
 struct pf_fill {
   enum { CHUNKS = D / 8, COUNT = ROWS * CHUNKS };

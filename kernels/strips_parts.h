@@ -52,7 +52,7 @@ PF_DEVICE float pf_number_of(const pf_lines& m, int r, int c) {
 // ---- tiles --------------------------------------------------------------------------------------
 // fetch() begins, where registers are there for it (PF_AHEAD); land() makes sure that all parts lie
 // in shared memory after the next barrier.
-enum { PF_FETCH_STAGES = 1, PF_TURNS = 0 };
+enum { PF_FETCH_STAGES = 1, PF_TURNED_TILES = 0 };
 template <int ROWS, int D, int THREADS>
 struct pf_fill {
   enum { CHUNKS = D / 8, COUNT = ROWS * CHUNKS, STEPS = (COUNT + THREADS - 1) / THREADS };

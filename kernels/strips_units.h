@@ -5,7 +5,7 @@
 // ---- tiles --------------------------------------------------------------------------------------
 // fetch() begins, land() makes sure that they lie in shared memory after the next barrier.
 enum { PF_FETCH_STAGES = 1 };
-enum { PF_TURNS = 1 };  // results read turned tiles
+enum { PF_TURNED_TILES = 1 };  // results read turned tiles
 template <int ROWS, int D, int THREADS>
 struct pf_fill {
   enum { CHUNKS = D / 8, PAIRS = ROWS / 2 * CHUNKS, STEPS = (PAIRS + THREADS - 1) / THREADS };
