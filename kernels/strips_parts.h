@@ -41,7 +41,7 @@ PF_DEVICE float pf_number_of(const pf_lines& m, int r, int c) {
 // are.
 #if defined(PF_HOST)
 #define PF_SOME_STEPS
-#elif PF_D > 96 && PF_GIVES
+#elif PF_D > 96 && PF_GIVES & 3
 #define PF_SOME_STEPS PF_ONE_BY_ONE
 #elif PF_D > 64
 #define PF_SOME_STEPS _Pragma("unroll 2")

@@ -50,7 +50,8 @@ constexpr int64_t kFar = int64_t{1} << 60;  // as far as a query sees where noth
 
 // Of the kernels on matrix units: PF_OWN, PF_WARPS, PF_OTHER and PF_HELD of kernels/flash.h.
 struct Shape {
-  int own, warps, other, held, ahead = 0;  // ahead: PF_AHEAD, of float32 in parts
+  int own, warps, other, held;
+  int ahead = 0, resident = 0;  // of float32 in parts: PF_AHEAD, PF_RESIDENT where not 0
   bool operator==(const Shape&) const = default;
 };
 
@@ -64,11 +65,15 @@ int parts_of_float32(const Traits& t) {
   if (vectors || t.amd || matrix_unit(t) == 0 || t.max_shared < 99 * 1024) return 0;
   return float32_matmul_precision() == MatmulPrecision::Highest ? 3 : 2;
 }
-// Of float32 in parts: what fits into registers and 99 KB of shared memory.
-Shape shape_in_parts(Pass pass, int64_t d) {
-  if (d <= 64) return {16, 4, 32, 0, pass != Pass::Keys};
-  if (pass == Pass::Forward) return {16, 4, 16, 0, 1};
-  return {16, d > 96 ? 2 : 4, 16, 0, 0};
+// Of float32 in parts: what fits into registers and 99 KB of shared memory. Of gradients more warps
+// share a tile where there is more memory (Hopper), for its parts are made once for all of them.
+Shape shape_in_parts(const Traits& t, Pass pass, int64_t d) {
+  const bool roomy = t.max_shared >= 227 * 1024;
+  if (pass == Pass::Forward) return {16, 4, d <= 64 ? 32 : 16, 0, 1};
+  if (d > 64 && !roomy) return {16, d > 96 ? 2 : 4, 16, 0};
+  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries};
+  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, roomy ? 3 : 0};
+  return {16, roomy ? 8 : 4, 32, 0};
 }
 
 // Columns that matrix units take, likewise.
@@ -282,7 +287,7 @@ struct Job {
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const int64_t parts = dtype == DType::Float32 ? parts_of_float32(t) : 0;
-    const Shape s = parts ? shape_in_parts(pass, d) : shape_of(t, pass, d);
+    const Shape s = parts ? shape_in_parts(t, pass, d) : shape_of(t, pass, d);
     if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
@@ -325,6 +330,7 @@ struct Job {
                                   t);
       if (parts)
         options = std::move(options).value("PF_PARTS", parts).value("PF_AHEAD", s.ahead);
+      if (s.resident) options = std::move(options).value("PF_RESIDENT", s.resident);
       a.launch(compile(a, file, options, entry), Grid(blocks), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, head + block * d * item)), at);
       if (gives != 2) break;
