@@ -38,9 +38,7 @@ def speed(rng):
         flops = 4.0 * b * h * n * n * d / (2 if causal else 1)
         for tf32 in (False, True):
             set_tf32(tf32, False)
-            name = (
-                f"attention {b}x{h}x{n}x{d}{' causal' if causal else ''} {'high' if tf32 else 'highest'}"
-            )
+            name = f"attention {b}x{h}x{n}x{d}{' causal' if causal else ''} {'high' if tf32 else 'highest'}"
             rows.append(
                 compare(
                     name,
@@ -71,7 +69,12 @@ def errors(rng):
         return rng.standard_normal(shape, "float32")
 
     def qkvg(n, keys, d):
-        return [normal(2, 4, n, d), normal(2, 4, keys, d), normal(2, 4, keys, d), normal(2, 4, n, d)]
+        return [
+            normal(2, 4, n, d),
+            normal(2, 4, keys, d),
+            normal(2, 4, keys, d),
+            normal(2, 4, n, d),
+        ]
 
     def scaled(i, by):
         x = qkvg(300, 400, 64)

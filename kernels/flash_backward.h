@@ -189,8 +189,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
         pf_add_results(w, tile_q, turned_q, q, i0, lane, dk);
       } else {
         pf_score_strip<false>(a, part, mask, own, i0, lane, s);
-        s.each(lane,
-               [&](int r, int col, float& x) PF_INLINE { x = pf_power(x - lse_of(r, col)); });
+        s.each(lane, [&](int r, int col, float& x) PF_INLINE { x = pf_power(x - lse_of(r, col)); });
         if constexpr (PF_HAS(PF_DROPOUT)) {
           pf_drop<false>(a, part, own, i0, lane, s);
           const float keeping = static_cast<float>(a.keeping);

@@ -1,5 +1,6 @@
-// Products of matrices of 16-bit floats (of float32: strips_parts.h) whose results stay in the registers of a warp and become operands of
-// the next product there, as attention needs it: a warp owns a strip of OWN rows.
+// Products of matrices of 16-bit floats (of float32: strips_parts.h) whose results stay in the
+// registers of a warp and become operands of the next product there, as attention needs it: a warp
+// owns a strip of OWN rows.
 //
 //   pf_strip<OWN, COLS>     float sums of the warp
 //   pf_add_products         strip += own rows x (rows of a tile)^T        scores

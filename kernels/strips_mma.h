@@ -126,7 +126,8 @@ struct pf_own {
   }
 };
 
-// ---- products of strips --------------------------------------------------------------------------
+// ---- products of strips
+// --------------------------------------------------------------------------
 template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / 16 };

@@ -1,6 +1,7 @@
 // Strips of strips.h of float32 with mma: each number is the sum of PF_PARTS of bfloat16, which lie
-// in as many tiles (three have all 24 bits), and a product of two is those of the parts that are not
-// below what all of them leave out. What has no such parts is multiplied by ordinary arithmetic.
+// in as many tiles (three have all 24 bits), and a product of two is those of the parts that are
+// not below what all of them leave out. What has no such parts is multiplied by ordinary
+// arithmetic.
 #ifndef PF_STRIPS_PARTS_H
 #define PF_STRIPS_PARTS_H
 
@@ -101,8 +102,9 @@ struct pf_fill {
     first = first_row;
     if constexpr (PF_AHEAD) {
       const int thread = pf_opaque<false>(static_cast<int>(pf_thread()));
-      if (m.whole) PF_UNROLL for (int i = 0; i < STEPS; ++i)
-          if (COUNT % THREADS == 0 || i * THREADS + thread < COUNT)
+      if (m.whole)
+        PF_UNROLL for (int i = 0; i < STEPS;
+                       ++i) if (COUNT % THREADS == 0 || i * THREADS + thread < COUNT)
             read(m, first, i * THREADS + thread, x[i]);
     }
   }
@@ -110,9 +112,9 @@ struct pf_fill {
     bool all = true;
     if (PF_AHEAD && from.whole) {
       const int thread = pf_opaque<false>(static_cast<int>(pf_thread()));
-      PF_UNROLL for (int i = 0; i < (PF_AHEAD ? STEPS : 0); ++i)
-          if (COUNT % THREADS == 0 || i * THREADS + thread < COUNT)
-            all = put(tile, i * THREADS + thread, x[i]) && all;
+      PF_UNROLL for (int i = 0; i < (PF_AHEAD ? STEPS : 0);
+                     ++i) if (COUNT % THREADS == 0 || i * THREADS + thread < COUNT) all =
+          put(tile, i * THREADS + thread, x[i]) && all;
     } else {
       all = copy(tile, from, first);
     }
@@ -162,8 +164,8 @@ struct pf_weights {
     float sum = 0.0f;
     PF_UNROLL for (int p = PF_PARTS; p-- > 0;) {
       pf_u32 pair = 0;
-      PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) PF_UNROLL for (int h = 0; h < 2; ++h)
-          pair |= w[p][r / 2][k][h * 2 + r % 2] & (0u - pf_u32(col / 8 == 2 * k + h));
+      PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) PF_UNROLL for (int h = 0; h < 2; ++h) pair |=
+          w[p][r / 2][k][h * 2 + r % 2] & (0u - pf_u32(col / 8 == 2 * k + h));
       pair = pf_shuffle(pair, static_cast<pf_u32>(lane / 4 * 4 + col % 8 / 2));
       const float x = pf_bits<float>(col % 2 ? pair & 0xffff0000u : pair << 16);
       sum = p == 0 && pf_abs(x) == pf_float<float>::infinity() ? x : x + sum;

@@ -1,6 +1,7 @@
 // Scaled dot-product attention and its gradients: 16-bit floats with up to 256 columns, and on
-// NVIDIA float32 with up to 128, on matrix units (kernels/flash*.h), the rest on ordinary arithmetic
-// (kernels/attention*.h). Which of them is a matter of the dtype and the numbers of columns alone.
+// NVIDIA float32 with up to 128, on matrix units (kernels/flash*.h), the rest on ordinary
+// arithmetic (kernels/attention*.h). Which of them is a matter of the dtype and the numbers of
+// columns alone.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -67,12 +68,13 @@ int parts_of_float32(const Traits& t) {
 }
 // Of float32 in parts: what fits into registers and 99 KB of shared memory. Of gradients more warps
 // share a tile where there is more memory (Hopper), for its parts are made once for all of them.
-Shape shape_in_parts(const Traits& t, Pass pass, int64_t d) {
+// `plain`: no mask, no features.
+Shape shape_in_parts(const Traits& t, Pass pass, int64_t d, bool plain) {
   const bool roomy = t.max_shared >= 227 * 1024;
   if (pass == Pass::Forward) return {16, 4, d <= 64 ? 32 : 16, 0, 1};
   if (d > 64 && !roomy) return {16, d > 96 ? 2 : 4, 16, 0};
-  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries};
-  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, roomy ? 3 : 0};
+  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries && (plain || d <= 96)};
+  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, roomy && plain ? 3 : 0};
   return {16, roomy ? 8 : 4, 32, 0};
 }
 
@@ -263,9 +265,9 @@ struct Job {
   bool on_matrix_units(const KernelArgs& a) const {
     constexpr int64_t kLongest = 1 << 30;  // positions are ints
     const int64_t columns = std::max(at.depth, at.depth_v);
-    return (itemsize(dtype) == 2 ? columns <= most_columns(a.traits())
-                                 : dtype == DType::Float32 && columns <= 128 &&
-                                       parts_of_float32(a.traits()) != 0) &&
+    return (itemsize(dtype) == 2
+                ? columns <= most_columns(a.traits())
+                : dtype == DType::Float32 && columns <= 128 && parts_of_float32(a.traits()) != 0) &&
            std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0 &&
            at.page % 64 == 0;  // a tile of keys lies on one page
   }
@@ -287,7 +289,8 @@ struct Job {
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const int64_t parts = dtype == DType::Float32 ? parts_of_float32(t) : 0;
-    const Shape s = parts ? shape_in_parts(t, pass, d) : shape_of(t, pass, d);
+    const Shape s =
+        parts ? shape_in_parts(t, pass, d, features == 0 && kind == 0) : shape_of(t, pass, d);
     if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
@@ -302,14 +305,17 @@ struct Job {
     const int64_t own = t.amd && s.held ? 0 : block * d * item, tile = s.other * d * item,
                   sums = s.other * 8;
     const int64_t shared = parts ? head + (pass == Pass::Forward ? 1 : 2) * own + 2 * tile + sums
-                           : pass == Pass::Forward   ? own + (t.amd ? 2 : 4) * tile
+                           : pass == Pass::Forward ? own + (t.amd ? 2 : 4) * tile
                            : pass == Pass::Queries ? 2 * own + (t.amd ? 3 : 4) * tile
                            : t.amd                 ? 2 * own + 4 * tile + sums
                                                    : 2 * own + 2 * (2 * tile + sums);
     // What a program of flash_backward.h makes (PF_GIVES): both its kernels where they have the
     // same shape. Wide dk and dv do not fit into registers together.
-    const bool apart = d > (t.amd ? 64 : 128),
-               one = !apart && !parts && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
+    const bool apart = d > (t.amd               ? 64
+                            : parts && features ? 96
+                                                : 128),
+               one =
+                   !apart && !parts && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
     for (int gives = pass == Pass::Forward   ? 0
                      : one                   ? 7
                      : pass == Pass::Queries ? 4
@@ -328,8 +334,7 @@ struct Job {
                                       .value("PF_GIVES", gives)
                                       .value("PF_MATRIX_UNIT", matrix_unit(t)),
                                   t);
-      if (parts)
-        options = std::move(options).value("PF_PARTS", parts).value("PF_AHEAD", s.ahead);
+      if (parts) options = std::move(options).value("PF_PARTS", parts).value("PF_AHEAD", s.ahead);
       if (s.resident) options = std::move(options).value("PF_RESIDENT", s.resident);
       a.launch(compile(a, file, options, entry), Grid(blocks), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, head + block * d * item)), at);

@@ -25,7 +25,9 @@ def computed(q, k, v, g, **options):
     """out and gradients, as float64."""
     leaves = [pf.tensor(x).requires_grad_() for x in (q, k, v)]
     mask = options.pop("mask", None)
-    out = F.flash_attention(*leaves, attn_mask=None if mask is None else pf.tensor(mask), **options)[0]
+    out = F.flash_attention(
+        *leaves, attn_mask=None if mask is None else pf.tensor(mask), **options
+    )[0]
     out.backward(pf.tensor(g))
     return [t.detach().cpu().numpy().astype(float) for t in (out, *(x.grad for x in leaves))]
 
@@ -73,7 +75,16 @@ def shapes(seed):
 def scales():
     """Numbers of one size in each operand, down to the smallest: relative to the result."""
     rng = np.random.default_rng(1)
-    for i, by in ((0, 6.0), (2, 1e-20), (2, 1e-33), (2, 1e30), (3, 1e-20), (3, 1e-33), (1, 1e-38), (0, 1e-42)):
+    for i, by in (
+        (0, 6.0),
+        (2, 1e-20),
+        (2, 1e-33),
+        (2, 1e30),
+        (3, 1e-20),
+        (3, 1e-33),
+        (1, 1e-38),
+        (0, 1e-42),
+    ):
         xs = arrays(rng, 70, 90, 40, 40)
         xs[i] = (xs[i] * by).astype("float32")
         got, want = computed(*xs), referred(xs)
