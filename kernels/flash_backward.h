@@ -83,7 +83,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
     pf_score_gradients<true, false>(
         a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },
         [&](int r, int) PF_INLINE { return delta[r]; });
-    const pf_weights<OWN, OTHER> w(ds, lane);
+    const pf_weights<OWN, OTHER> w(ds, lane, j0);
     pf_add_results(w, tile_k, turned_k, k, j0, lane, dq);
   }
   const float scale = static_cast<float>(a.scale);
@@ -182,10 +182,10 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
         pf_score_gradients<false, false>(a, part, mask, own, i0, lane, s, ds, lse_of,
                                          [&](int, int col) PF_INLINE { return delta[col]; });
         if constexpr (GIVES_V) {
-          const pf_weights<OWN, OTHER> p(s, lane);
+          const pf_weights<OWN, OTHER> p(s, lane, i0);
           pf_add_results(p, tile_g, turned_g, g, i0, lane, dv);
         }
-        const pf_weights<OWN, OTHER> w(ds, lane);
+        const pf_weights<OWN, OTHER> w(ds, lane, i0);
         pf_add_results(w, tile_q, turned_q, q, i0, lane, dk);
       } else {
         pf_score_strip<false>(a, part, mask, own, i0, lane, s);
@@ -195,7 +195,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
           const float keeping = static_cast<float>(a.keeping);
           s.each(lane, [&](int, int, float& x) PF_INLINE { x *= keeping; });
         }
-        const pf_weights<OWN, OTHER> p(s, lane);
+        const pf_weights<OWN, OTHER> p(s, lane, i0);
         pf_add_results(p, tile_g, turned_g, g, i0, lane, dv);
       }
     }

@@ -68,7 +68,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     });
     o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
     pf_drop<true>(a, part, own, j0, lane, s);
-    const pf_weights<OWN, OTHER> p(s, lane);
+    const pf_weights<OWN, OTHER> p(s, lane, j0);
     pf_add_results(p, tile_v, tile_v, pf_paged(a, part, v, j0), j0, lane, o);
   }
 

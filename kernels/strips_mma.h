@@ -133,7 +133,7 @@ struct pf_weights {
   enum { MS = OWN / 16 };
   pf_u32 w[MS][OTHER / 16][4];
   PF_METHOD pf_weights() {}
-  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int) {
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int, int = 0) {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / 16; ++k)
         PF_UNROLL for (int v = 0; v < 4; ++v) w[i][k][v] = pf_pairs<PF_T>::of(
             s.c[i][2 * k + v / 2][v % 2 * 2], s.c[i][2 * k + v / 2][v % 2 * 2 + 1]);

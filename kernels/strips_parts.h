@@ -42,7 +42,7 @@ PF_DEVICE float pf_number_of(const pf_lines& m, int r, int c) {
 // are.
 #if defined(PF_HOST)
 #define PF_SOME_STEPS
-#elif PF_D > 96 && PF_GIVES & 3
+#elif PF_D > 96 && PF_GIVES
 #define PF_SOME_STEPS PF_ONE_BY_ONE
 #elif PF_D > 64
 #define PF_SOME_STEPS _Pragma("unroll 2")
@@ -151,26 +151,31 @@ template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / 16 };
   pf_u32 w[PF_PARTS][MS][OTHER / 16][4];
-  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int) {
+  // For the tile from row `first` on; where that has numbers without parts two words are two floats.
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int, int first) {
+    const bool whole = pf_is_strange(first);
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / 16; ++k)
         PF_UNROLL for (int v = 0; v < 4; ++v) {
+      const float a = s.c[i][2 * k + v / 2][v % 2 * 2],
+                  b = s.c[i][2 * k + v / 2][v % 2 * 2 + 1];
       pf_u32 pair[PF_PARTS];
-      pf_parts_of(s.c[i][2 * k + v / 2][v % 2 * 2], s.c[i][2 * k + v / 2][v % 2 * 2 + 1], pair);
+      pf_parts_of(a, b, pair);
       PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) w[p][i][k][v] = pair[p];
+      if (whole) {
+        w[0][i][k][v] = pf_bits<pf_u32>(a);
+        w[1][i][k][v] = pf_bits<pf_u32>(b);
+      }
     }
   }
   // That of row number r of the lane and a column, which another lane of the row has.
   PF_METHOD float at(int r, int col, int lane) const {
-    float sum = 0.0f;
-    PF_UNROLL for (int p = PF_PARTS; p-- > 0;) {
-      pf_u32 pair = 0;
-      PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) PF_UNROLL for (int h = 0; h < 2; ++h) pair |=
-          w[p][r / 2][k][h * 2 + r % 2] & (0u - pf_u32(col / 8 == 2 * k + h));
-      pair = pf_shuffle(pair, static_cast<pf_u32>(lane / 4 * 4 + col % 8 / 2));
-      const float x = pf_bits<float>(col % 2 ? pair & 0xffff0000u : pair << 16);
-      sum = p == 0 && pf_abs(x) == pf_float<float>::infinity() ? x : x + sum;
-    }
-    return sum;
+    pf_u32 x[2] = {0, 0};
+    PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) PF_UNROLL for (int h = 0; h < 2; ++h)
+        PF_UNROLL for (int n = 0; n < 2; ++n) x[n] |=
+        w[n][r / 2][k][h * 2 + r % 2] & (0u - pf_u32(col / 8 == 2 * k + h));
+    const pf_u32 from = static_cast<pf_u32>(lane / 4 * 4 + col % 8 / 2);
+    const pf_u32 even = pf_shuffle(x[0], from), odd = pf_shuffle(x[1], from);
+    return pf_bits<float>(col % 2 ? odd : even);
   }
 };
 // The sums of two neighbouring tiles of 8 columns that fit into one step of operands.

@@ -173,7 +173,7 @@ template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / PF_UNIT_N, STEPS = PF_UNIT_M / PF_UNIT_K };  // steps in a product's result
   pf_u32 w[MS][OTHER / PF_UNIT_K][PF_UNIT_WORDS];
-  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int lane) {
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int lane, int = 0) {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
       const float(&c)[PF_UNIT_SUMS] = s.c[i][k / STEPS];
 #if PF_MATRIX_UNIT == 2

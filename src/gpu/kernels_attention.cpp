@@ -68,13 +68,14 @@ int parts_of_float32(const Traits& t) {
 }
 // Of float32 in parts: what fits into registers and 99 KB of shared memory. Of gradients more warps
 // share a tile where there is more memory (Hopper), for its parts are made once for all of them.
-// `plain`: no mask, no features.
+// `plain`: three parts, no mask, no features.
 Shape shape_in_parts(const Traits& t, Pass pass, int64_t d, bool plain) {
   const bool roomy = t.max_shared >= 227 * 1024;
   if (pass == Pass::Forward) return {16, 4, d <= 64 ? 32 : 16, 0, 1};
   if (d > 64 && !roomy) return {16, d > 96 ? 2 : 4, 16, 0};
-  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries && (plain || d <= 96)};
-  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, roomy && plain ? 3 : 0};
+  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries};
+  if (pass == Pass::Queries && !(roomy && plain)) return {16, 4, 32, 0, 1};
+  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, 3};
   return {16, roomy ? 8 : 4, 32, 0};
 }
 
@@ -290,7 +291,7 @@ struct Job {
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const int64_t parts = dtype == DType::Float32 ? parts_of_float32(t) : 0;
     const Shape s =
-        parts ? shape_in_parts(t, pass, d, features == 0 && kind == 0) : shape_of(t, pass, d);
+        parts ? shape_in_parts(t, pass, d, parts == 3 && features == 0 && kind == 0) : shape_of(t, pass, d);
     if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
