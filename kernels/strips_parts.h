@@ -151,13 +151,13 @@ template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / 16 };
   pf_u32 w[PF_PARTS][MS][OTHER / 16][4];
-  // For the tile from row `first` on; where that has numbers without parts two words are two floats.
+  // For the tile from row `first` on; where that has numbers without parts two words are two
+  // floats.
   PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int, int first) {
     const bool whole = pf_is_strange(first);
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / 16; ++k)
         PF_UNROLL for (int v = 0; v < 4; ++v) {
-      const float a = s.c[i][2 * k + v / 2][v % 2 * 2],
-                  b = s.c[i][2 * k + v / 2][v % 2 * 2 + 1];
+      const float a = s.c[i][2 * k + v / 2][v % 2 * 2], b = s.c[i][2 * k + v / 2][v % 2 * 2 + 1];
       pf_u32 pair[PF_PARTS];
       pf_parts_of(a, b, pair);
       PF_UNROLL for (int p = 0; p < PF_PARTS; ++p) w[p][i][k][v] = pair[p];

@@ -290,8 +290,8 @@ struct Job {
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const int64_t parts = dtype == DType::Float32 ? parts_of_float32(t) : 0;
-    const Shape s =
-        parts ? shape_in_parts(t, pass, d, parts == 3 && features == 0 && kind == 0) : shape_of(t, pass, d);
+    const Shape s = parts ? shape_in_parts(t, pass, d, parts == 3 && features == 0 && kind == 0)
+                          : shape_of(t, pass, d);
     if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
