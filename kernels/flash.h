@@ -1,6 +1,8 @@
-// What the kernels of attention on matrix units share: 16-bit floats, up to 256 columns.
+// What the kernels of attention on matrix units share: 16-bit floats, up to 256 columns; with mma
+// also float32 in parts (strips_parts.h), up to 128.
 //
-//   -DPF_T=pf_bf16|pf_f16
+//   -DPF_T=pf_bf16|pf_f16|float
+//   -DPF_PARTS=3|2 of a float32; -DPF_AHEAD=1: registers are there for the next tile
 //   -DPF_FEATURES=  as attention_args.h says
 //   -DPF_MASK=   0: none, 1: bool, 2: numbers of dtype T that are added
 //   -DPF_D=      columns of a tile: depth and depth_v rounded up; the rest is 0
@@ -8,8 +10,8 @@
 //                meet in turn; -DPF_HELD=1: own rows wait in registers, not in shared memory
 //   -DPF_MATRIX_UNIT= as matrix_units.h says
 //
-// Scores are kept times log2(e), so that probabilities are powers of two; `lse` holds natural
-// logarithms, as those that others make of it.
+// Scores are kept times log2(e) (PF_LOG2E), so that probabilities are powers of two; `lse` holds
+// natural logarithms, as those that others make of it.
 #ifndef PF_FLASH_H
 #define PF_FLASH_H
 #include "attention_heads.h"
@@ -23,14 +25,35 @@ enum {
   OTHER = PF_OTHER,
   BLOCK = PF_OWN * PF_WARPS,
   THREADS = PF_WARPS * PF_WARP,
+#if defined(PF_PARTS)
+  TILE_BYTES = PF_PARTS * OTHER * D * 2,
+#else
   TILE_BYTES = OTHER * D * 2,
+#endif
+  ITEM = sizeof(PF_T),
 };
 typedef pf_own<OWN, D, BLOCK, THREADS, PF_HELD> pf_own_rows;
 typedef pf_fill<OTHER, D, THREADS> pf_fill_other;
 typedef pf_strip<OWN, OTHER> pf_scores;
 typedef pf_strip<OWN, D> pf_results;
 
+#if defined(PF_PARTS)  // natural ones, and exact functions
+#define PF_LOG2E 1.0
+PF_DEVICE float pf_power(float x) {
+  return pf_exp_of_negative(x);
+}
+PF_DEVICE float pf_cap(float x) {
+  return pf_tanh(x);
+}
+#else
 #define PF_LOG2E 1.4426950408889634
+PF_DEVICE float pf_power(float x) {
+  return pf_exp2_quick(x);
+}
+PF_DEVICE float pf_cap(float x) {
+  return pf_half::pf_tanh(x);
+}
+#endif
 
 // Which block and lane this is. Blocks of one head follow each other, so that they share its
 // matrices in the cache; of causal ones those with most work come first.
@@ -55,17 +78,17 @@ struct pf_flash_place {
 };
 PF_DEVICE pf_lines pf_lines_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 row,
                                pf_i64 rows, pf_i64 cols) {
-  return {static_cast<const char*>(m.data) + (pf_head_offset(a, m, head) + row * m.row) * 2,
+  return {static_cast<const char*>(m.data) + (pf_head_offset(a, m, head) + row * m.row) * ITEM,
           m.row,
           m.col,
           static_cast<int>(rows),
           static_cast<int>(cols),
-          m.whole != 0 && cols % 8 == 0};
+          m.whole != 0 && cols % (16 / ITEM) == 0};
 }
 // Rows of keys or values from j on, on whose page they are.
 PF_DEVICE pf_lines pf_paged(const pf_attention& a, const pf_part& part, pf_lines m, int j) {
   if constexpr (PF_HAS(PF_PAGES))
-    if (j < m.rows) m.p += (pf_row_of_key(a, part, j) - j) * m.row * 2;
+    if (j < m.rows) m.p += (pf_row_of_key(a, part, j) - j) * m.row * ITEM;
   return m;
 }
 
@@ -108,7 +131,7 @@ PF_DEVICE float pf_score_of(const pf_attention& a, const pf_part& part, int i, i
                             float scale, float* slope) {
   float x = product * scale;
   if constexpr (PF_HAS(PF_SOFT_CAP)) {  // scale: of the argument
-    const float t = pf_half::pf_tanh(x);
+    const float t = pf_cap(x);
     x = t * static_cast<float>(a.soft_cap * PF_LOG2E);
     if (slope) *slope = pf_fma(-t, t, 1.0f);
   }

@@ -10,7 +10,7 @@
 
 #if PF_GIVES & 4
 PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
-  char* memory = pf_dynamic_shared();
+  char* memory = pf_strip_memory();
   const pf_flash_place at(a, a.causal != 0);
   const int lane = at.lane;
   const int own = at.first + at.mine;
@@ -26,7 +26,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_own_rows mine_q, mine_g;
   pf_fill_other fill_k, fill_v;
   char* stages = memory + 2 * pf_own_rows::BYTES;  // each: keys, values, keys turned
-  enum { STAGE = (PF_FETCH_STAGES == 2 ? 2 : 3) * TILE_BYTES };
+  enum { STAGE = (PF_TURNED_TILES ? 3 : 2) * TILE_BYTES };
   mine_q.fetch(memory, q, at.first, at.mine, lane);
   mine_g.fetch(memory + pf_own_rows::BYTES, g, at.first, at.mine, lane);
   fill_k.fetch(stages, k, begin);
@@ -38,13 +38,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
     const pf_lines o = pf_lines_of(a, a.out, at.head, part.q0, part.queries, a.depth_v);
     PF_ONE_BY_ONE for (int i = 0; i < OWN * across / PF_WARP; ++i) {
       const int r = (i * PF_WARP + lane) / across, c = lane % across * 8;
-      pf_u32 x[4], y[4];
-      pf_read_line<8>(o, own + r, c, x);
-      pf_read_line<8>(g, own + r, c, y);
-      float d = 0.0f;
-      PF_UNROLL for (int e = 0; e < 8; ++e) d =
-          pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
-                 pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
+      float d = pf_row_product(o, g, own + r, c);
       PF_UNROLL for (pf_u32 m = 1; m < across; m *= 2) d += pf_shuffle_xor(d, m);
       if (c == 0 && own + r < part.rows)
         static_cast<float*>(a.delta)[pf_lse_at(a, part, own + r)] = d;
@@ -82,15 +76,15 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
     pf_scores s, ds;
     s.clear();
     ds.clear();
-    pf_add_products(mine_q, tile_k, lane, s);
+    pf_add_products(mine_q, tile_k, k, j0, lane, s);
     if (PF_FEW_REGISTERS) pf_score_early<true>(a, part, mask, own, j0, lane, s);
-    pf_add_products(mine_g, tile_v, lane, ds);
+    pf_add_products(mine_g, tile_v, v, j0, lane, ds);
     if (!PF_FEW_REGISTERS) pf_score_early<true>(a, part, mask, own, j0, lane, s);
     pf_score_gradients<true, false>(
         a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },
         [&](int r, int) PF_INLINE { return delta[r]; });
-    const pf_weights<OWN, OTHER> w(ds, lane);
-    pf_add_results(w, tile_k, turned_k, lane, dq);
+    const pf_weights<OWN, OTHER> w(ds, lane, j0);
+    pf_add_results(w, tile_k, turned_k, k, j0, lane, dq);
   }
   const float scale = static_cast<float>(a.scale);
   dq.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
@@ -106,7 +100,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
 #if PF_GIVES & 3
 enum { GIVES_K = PF_GIVES & 1, GIVES_V = PF_GIVES >> 1 & 1 };
 PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
-  char* memory = pf_dynamic_shared();
+  char* memory = pf_strip_memory();
   const pf_flash_place at(a, false);
   const int lane = at.lane, thread = static_cast<int>(pf_thread());
   const int own = at.first + at.mine;
@@ -122,7 +116,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_own_rows mine_k, mine_v;
   char* stages = memory + 2 * pf_own_rows::BYTES;
   // Of a stage: queries, dout, both turned, lse and delta.
-  enum { TILES = PF_FETCH_STAGES == 2 ? 2 : 4, STAGE = TILES * TILE_BYTES + OTHER * 8 };
+  enum { TILES = PF_TURNED_TILES ? 4 : 2, STAGE = TILES * TILE_BYTES + OTHER * 8 };
   mine_k.fetch(memory, k, at.first, at.mine, lane);
   if constexpr (GIVES_K) mine_v.fetch(memory + pf_own_rows::BYTES, v, at.first, at.mine, lane);
 
@@ -154,7 +148,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
       float *lse = reinterpret_cast<float*>(tile_q + TILES * TILE_BYTES), *delta = lse + OTHER;
       if (PF_FETCH_STAGES == 1 && i0 > start) pf_barrier();
       fill_q.land(tile_q, GIVES_K ? turned_q : nullptr);
-      fill_g.land(GIVES_K ? tile_g : nullptr, GIVES_V ? turned_g : nullptr);
+      fill_g.land(GIVES_K || !PF_TURNED_TILES ? tile_g : nullptr, GIVES_V ? turned_g : nullptr);
       if (thread < OTHER) {
         lse[thread] = next_lse;
         delta[thread] = next_delta;
@@ -178,32 +172,31 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
 
       pf_scores s;
       s.clear();
-      pf_add_products(mine_k, tile_q, lane, s);
+      pf_add_products(mine_k, tile_q, q, i0, lane, s);
       const auto lse_of = [&](int, int col) PF_INLINE { return lse[col]; };
       if constexpr (GIVES_K) {
         pf_score_early<false>(a, part, mask, own, i0, lane, s);
         pf_scores ds;
         ds.clear();
-        pf_add_products(mine_v, tile_g, lane, ds);
+        pf_add_products(mine_v, tile_g, g, i0, lane, ds);
         pf_score_gradients<false, false>(a, part, mask, own, i0, lane, s, ds, lse_of,
                                          [&](int, int col) PF_INLINE { return delta[col]; });
         if constexpr (GIVES_V) {
-          const pf_weights<OWN, OTHER> p(s, lane);
-          pf_add_results(p, tile_g, turned_g, lane, dv);
+          const pf_weights<OWN, OTHER> p(s, lane, i0);
+          pf_add_results(p, tile_g, turned_g, g, i0, lane, dv);
         }
-        const pf_weights<OWN, OTHER> w(ds, lane);
-        pf_add_results(w, tile_q, turned_q, lane, dk);
+        const pf_weights<OWN, OTHER> w(ds, lane, i0);
+        pf_add_results(w, tile_q, turned_q, q, i0, lane, dk);
       } else {
         pf_score_strip<false>(a, part, mask, own, i0, lane, s);
-        s.each(lane,
-               [&](int r, int col, float& x) PF_INLINE { x = pf_exp2_quick(x - lse_of(r, col)); });
+        s.each(lane, [&](int r, int col, float& x) PF_INLINE { x = pf_power(x - lse_of(r, col)); });
         if constexpr (PF_HAS(PF_DROPOUT)) {
           pf_drop<false>(a, part, own, i0, lane, s);
           const float keeping = static_cast<float>(a.keeping);
           s.each(lane, [&](int, int, float& x) PF_INLINE { x *= keeping; });
         }
-        const pf_weights<OWN, OTHER> p(s, lane);
-        pf_add_results(p, tile_g, turned_g, lane, dv);
+        const pf_weights<OWN, OTHER> p(s, lane, i0);
+        pf_add_results(p, tile_g, turned_g, g, i0, lane, dv);
       }
     }
   }

@@ -3,7 +3,7 @@
 #include "flash.h"
 
 PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
-  char* memory = pf_dynamic_shared();
+  char* memory = pf_strip_memory();
   const float low = -pf_float<float>::infinity();
   const pf_flash_place at(a, a.causal != 0);
   const int lane = at.lane;
@@ -35,7 +35,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     char *tile_k = stages + stage * 2 * TILE_BYTES, *tile_v = tile_k + TILE_BYTES;
     if (PF_FETCH_STAGES == 1 && j0 > begin) pf_barrier();
     fill_k.land(tile_k, nullptr);
-    fill_v.land(nullptr, tile_v);
+    fill_v.land(PF_TURNED_TILES ? nullptr : tile_v, tile_v);
     pf_land();
     pf_barrier();
     if (j0 == begin) mine.ready(lane);
@@ -49,7 +49,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
 
     pf_scores s;
     s.clear();
-    pf_add_products(mine, tile_k, lane, s);
+    pf_add_products(mine, tile_k, pf_paged(a, part, k, j0), j0, lane, s);
     pf_score_strip<true>(a, part, mask, own, j0, lane, s);
     float top[pf_scores::ROWS], less[pf_scores::ROWS];
     PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) top[r] = high[r];
@@ -59,17 +59,17 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
       const float before = high[r];
       high[r] = top[r];
       if (top[r] == low) top[r] = 0.0f;  // nothing is seen so far: 2^-inf is 0
-      less[r] = pf_exp2_quick(before - top[r]);
+      less[r] = pf_power(before - top[r]);
       sum[r] *= less[r];
     }
     s.each(lane, [&](int r, int, float& x) PF_INLINE {
-      x = pf_exp2_quick(x - top[r]);
+      x = pf_power(x - top[r]);
       sum[r] += x;
     });
     o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
     pf_drop<true>(a, part, own, j0, lane, s);
-    const pf_weights<OWN, OTHER> p(s, lane);
-    pf_add_results(p, tile_v, tile_v, lane, o);
+    const pf_weights<OWN, OTHER> p(s, lane, j0);
+    pf_add_results(p, tile_v, tile_v, pf_paged(a, part, v, j0), j0, lane, o);
   }
 
   float inverse[pf_results::ROWS];

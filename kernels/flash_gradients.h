@@ -13,6 +13,22 @@ PF_DEVICE float pf_lse_or_none(const pf_attention& a, const pf_flash_part& part,
 PF_DEVICE float pf_delta_of(const pf_attention& a, const pf_flash_part& part, int row) {
   return row < part.rows ? static_cast<const float*>(a.delta)[pf_lse_at(a, part, row)] : 0.0f;
 }
+// A row of out times that of dout, eight columns from c on.
+PF_DEVICE float pf_row_product(const pf_lines& o, const pf_lines& g, int row, int c) {
+  float d = 0.0f;
+#if defined(PF_PARTS)
+  PF_UNROLL for (int e = 0; e < 8; ++e) d =
+      pf_fma(pf_number_of(o, row, c + e), pf_number_of(g, row, c + e), d);
+#else
+  pf_u32 x[4], y[4];
+  pf_read_line<8>(o, row, c, x);
+  pf_read_line<8>(g, row, c, y);
+  PF_UNROLL for (int e = 0; e < 8; ++e) d =
+      pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
+             pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
+#endif
+  return d;
+}
 // Whether gradients begin at products; where lanes have registers for it, also those that draw.
 #define PF_LATE \
   PF_HAS(PF_FEW_REGISTERS ? PF_SOFT_CAP | PF_SCORE : PF_SOFT_CAP | PF_SCORE | PF_DROPOUT)
@@ -34,7 +50,7 @@ PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_flash_part& pa
   pf_dropped<OWN_QUERIES> drawn(a, part, own, other);
   const auto finish = [&](int r, int col, float& x, float& y, float slope) PF_INLINE {
     const bool outside = x == -pf_float<float>::infinity();
-    x = pf_exp2_quick(x - lse(r, col));
+    x = pf_power(x - lse(r, col));
     if constexpr (PF_HAS(PF_DROPOUT)) {
       const float factor = drawn.keeps(s.row(r, lane), col) ? static_cast<float>(a.keeping) : 0.0f;
       y = outside ? 0.0f : x * (y * factor - delta(r, col));

@@ -49,8 +49,8 @@ PF_KERNEL(flash_dmask, PF_WARPS* PF_WARP)(const pf_attention a, pf_i64 sharing) 
         pf_scores s, ds;
         s.clear();
         ds.clear();
-        pf_add_products(mine_q, tile_k, lane, s);
-        pf_add_products(mine_g, tile_v, lane, ds);
+        pf_add_products(mine_q, tile_k, k, j0, lane, s);
+        pf_add_products(mine_g, tile_v, v, j0, lane, ds);
         pf_score_early<true>(a, part, mask, own, j0, lane, s);
         pf_score_gradients<true, true>(
             a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },

@@ -1,5 +1,6 @@
-// Products of 16-bit matrices whose results stay in the registers of a warp and become operands of
-// the next product there, as attention needs it: a warp owns a strip of OWN rows.
+// Products of matrices of 16-bit floats (of float32: strips_parts.h) whose results stay in the
+// registers of a warp and become operands of the next product there, as attention needs it: a warp
+// owns a strip of OWN rows.
 //
 //   pf_strip<OWN, COLS>     float sums of the warp
 //   pf_add_products         strip += own rows x (rows of a tile)^T        scores
@@ -68,6 +69,11 @@ PF_DEVICE void pf_read_line(const pf_lines& m, int r, int c, pf_u32* w) {
   }
 }
 
+#if !defined(PF_PARTS)
+PF_DEVICE char* pf_strip_memory() {
+  return pf_dynamic_shared();
+}
+#endif
 #if defined(PF_MMA)
 #include "strips_mma.h"
 #else
@@ -78,20 +84,20 @@ PF_DEVICE void pf_read_line(const pf_lines& m, int r, int c, pf_u32* w) {
 // after the other.
 template <int ROWS, int D, int THREADS>
 PF_DEVICE void pf_write_tile(const char* tile, const pf_lines& m, int first) {
-  constexpr int chunks = D / 8;
+  constexpr int item = sizeof(PF_T), per = 16 / item, chunks = D / per;
   char* to = const_cast<char*>(m.p);
   for (int at = static_cast<int>(pf_thread()) % THREADS; at < ROWS * chunks; at += THREADS) {
-    const int r = at / chunks, c = at % chunks * 8;
+    const int r = at / chunks, c = at % chunks * per;
     if (first + r >= m.rows || c >= m.cols) continue;
     pf_u32 w[4];
-    pf_load_words<16, false>(tile + pf_chunk_at<chunks>(r, c / 8), w);
-    char* p = to + ((first + r) * m.row + c * m.col) * 2;
-    if (m.whole && c + 8 <= m.cols) {
+    pf_load_words<16, false>(tile + pf_chunk_at<chunks>(r, c / per), w);
+    char* p = to + ((first + r) * m.row + c * m.col) * item;
+    if (m.whole && c + per <= m.cols) {
       pf_store_words<16, false>(p, w);
     } else {
-      PF_UNROLL for (int e = 0; e < 8; ++e) {
-        const pf_u32 x = w[e / 2] >> (e % 2 * 16);
-        if (c + e < m.cols) pf_store_words<2, false>(p + e * m.col * 2, &x);
+      PF_UNROLL for (int e = 0; e < per; ++e) {
+        const pf_u32 x = w[e * item / 4] >> (e * item % 4 * 8);
+        if (c + e < m.cols) pf_store_words<item, false>(p + e * m.col * item, &x);
       }
     }
   }

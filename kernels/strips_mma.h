@@ -5,6 +5,49 @@
 #define PF_STEP_ENDS() (void)0
 #define PF_FEW_REGISTERS 0
 
+// ---- strips -------------------------------------------------------------------------------------
+template <int OWN, int COLS>
+struct pf_strip {
+  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS };  // ROWS: of which a lane has some
+  float c[MS][NS][4];
+  // Row number r of the lane, in the strip.
+  static PF_METHOD int row(int r, int lane) { return r / 2 * 16 + r % 2 * 8 + lane / 4; }
+  // f(r, column, value)
+  template <class F>
+  PF_METHOD void each(int lane, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v)
+            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v]);
+  }
+  // f(r, column, value, value of the other strip)
+  template <class F>
+  PF_METHOD void each_with(int lane, pf_strip& t, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v)
+            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v], t.c[i][j][v]);
+  }
+  PF_METHOD void clear() {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v) c[i][j][v] = 0.0f;
+  }
+};
+// Which of the counters of a lane's strip serve for what, in the order of each(): of eight values
+// those of rows i, i + 8 and columns j, j + 1, j + 8, j + 9 (or, turned, the other way) have one.
+template <bool TURNED>
+struct pf_draws {
+  enum { SLOTS = TURNED ? 2 : 1 };
+  static PF_METHOD int slot(int n) { return n % SLOTS; }
+  static PF_METHOD bool fresh(int n) { return n < SLOTS; }
+};
+// Joins what the lanes of a row have.
+template <class Op>
+PF_DEVICE float pf_join_row(float x) {
+  PF_UNROLL for (pf_u32 m = 1; m < 4; m *= 2) x = Op::join(x, pf_shuffle_xor(x, m));
+  return x;
+}
+#if defined(PF_PARTS)
+#include "strips_parts.h"
+#else
 // ---- tiles --------------------------------------------------------------------------------------
 // fetch() begins, land() makes sure that they lie in shared memory after the next barrier.
 // How much of chunk c of a row there is.
@@ -13,6 +56,7 @@ PF_DEVICE int pf_chunk_bytes(const pf_lines& m, int c) {
   return n < 0 ? 0 : n > 8 ? 16 : n * 2;
 }
 enum { PF_FETCH_STAGES = 2 };  // fetched into other memory than is being read
+enum { PF_TURNED_TILES = 0 };  // results need no turned tiles
 template <int ROWS, int D, int THREADS>
 struct pf_fill {
   enum { CHUNKS = D / 8, COUNT = ROWS * CHUNKS };
@@ -82,52 +126,14 @@ struct pf_own {
   }
 };
 
-// ---- strips -------------------------------------------------------------------------------------
-template <int OWN, int COLS>
-struct pf_strip {
-  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS };  // ROWS: of which a lane has some
-  float c[MS][NS][4];
-  // Row number r of the lane, in the strip.
-  static PF_METHOD int row(int r, int lane) { return r / 2 * 16 + r % 2 * 8 + lane / 4; }
-  // f(r, column, value)
-  template <class F>
-  PF_METHOD void each(int lane, F f) {
-    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
-        PF_UNROLL for (int v = 0; v < 4; ++v)
-            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v]);
-  }
-  // f(r, column, value, value of the other strip)
-  template <class F>
-  PF_METHOD void each_with(int lane, pf_strip& t, F f) {
-    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
-        PF_UNROLL for (int v = 0; v < 4; ++v)
-            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v], t.c[i][j][v]);
-  }
-  PF_METHOD void clear() {
-    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
-        PF_UNROLL for (int v = 0; v < 4; ++v) c[i][j][v] = 0.0f;
-  }
-};
-// Which of the counters of a lane's strip serve for what, in the order of each(): of eight values
-// those of rows i, i + 8 and columns j, j + 1, j + 8, j + 9 (or, turned, the other way) have one.
-template <bool TURNED>
-struct pf_draws {
-  enum { SLOTS = TURNED ? 2 : 1 };
-  static PF_METHOD int slot(int n) { return n % SLOTS; }
-  static PF_METHOD bool fresh(int n) { return n < SLOTS; }
-};
-// Joins what the lanes of a row have.
-template <class Op>
-PF_DEVICE float pf_join_row(float x) {
-  PF_UNROLL for (pf_u32 m = 1; m < 4; m *= 2) x = Op::join(x, pf_shuffle_xor(x, m));
-  return x;
-}
+// ---- products of strips
+// --------------------------------------------------------------------------
 template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / 16 };
   pf_u32 w[MS][OTHER / 16][4];
   PF_METHOD pf_weights() {}
-  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int) {
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int, int = 0) {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / 16; ++k)
         PF_UNROLL for (int v = 0; v < 4; ++v) w[i][k][v] = pf_pairs<PF_T>::of(
             s.c[i][2 * k + v / 2][v % 2 * 2], s.c[i][2 * k + v / 2][v % 2 * 2 + 1]);
@@ -135,7 +141,7 @@ struct pf_weights {
 };
 template <int OWN, int OTHER, int D, int BLOCK, int THREADS, bool HELD>
 PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, const char* tile,
-                               int lane, pf_strip<OWN, OTHER>& s) {
+                               const pf_lines&, int, int lane, pf_strip<OWN, OTHER>& s) {
   const pf_shared_at y = pf_shared_address(tile);
   PF_UNROLL for (int kk = 0; kk < D; kk += 16) {
     pf_u32 a[OWN / 16][4];
@@ -154,7 +160,7 @@ PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, co
 // `tile` has OTHER rows of D; the transposed one is not used.
 template <int OWN, int OTHER, int D>
 PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char* tile, const char*,
-                              int lane, pf_strip<OWN, D>& r) {
+                              const pf_lines&, int, int lane, pf_strip<OWN, D>& r) {
   const pf_shared_at z = pf_shared_address(tile);
   PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) {
     PF_UNROLL for (int j = 0; j < D / 8; j += 2) {
@@ -177,4 +183,6 @@ PF_DEVICE void pf_put_strip(char* tile, int row, int lane, pf_strip<OWN, D>& s) 
         tile + pf_chunk_at<D / 8>(row + i * 16 + h * 8 + lane / 4, j) + lane % 4 * 4, &w);
   }
 }
+#endif
+
 #endif

@@ -5,6 +5,7 @@
 // ---- tiles --------------------------------------------------------------------------------------
 // fetch() begins, land() makes sure that they lie in shared memory after the next barrier.
 enum { PF_FETCH_STAGES = 1 };
+enum { PF_TURNED_TILES = 1 };  // results read turned tiles
 template <int ROWS, int D, int THREADS>
 struct pf_fill {
   enum { CHUNKS = D / 8, PAIRS = ROWS / 2 * CHUNKS, STEPS = (PAIRS + THREADS - 1) / THREADS };
@@ -172,7 +173,7 @@ template <int OWN, int OTHER>
 struct pf_weights {
   enum { MS = OWN / PF_UNIT_N, STEPS = PF_UNIT_M / PF_UNIT_K };  // steps in a product's result
   pf_u32 w[MS][OTHER / PF_UNIT_K][PF_UNIT_WORDS];
-  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int lane) {
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int lane, int = 0) {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
       const float(&c)[PF_UNIT_SUMS] = s.c[i][k / STEPS];
 #if PF_MATRIX_UNIT == 2
@@ -197,7 +198,7 @@ struct pf_weights {
 };
 template <int OWN, int OTHER, int D, int BLOCK, int THREADS, bool HELD>
 PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, const char* tile,
-                               int lane, pf_strip<OWN, OTHER>& s) {
+                               const pf_lines&, int, int lane, pf_strip<OWN, OTHER>& s) {
   lane = pf_opaque<false>(lane);
   PF_UNROLL for (int kk = 0; kk < D; kk += PF_UNIT_K) {
     pf_u32 own[OWN / PF_UNIT_N][PF_UNIT_WORDS];
@@ -213,7 +214,7 @@ PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, co
 }
 template <int OWN, int OTHER, int D>
 PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char*, const char* turned,
-                              int lane, pf_strip<OWN, D>& r) {
+                              const pf_lines&, int, int lane, pf_strip<OWN, D>& r) {
   lane = pf_opaque<false>(lane);
   PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
     PF_UNROLL for (int j = 0; j < D / PF_UNIT_M; ++j) {

@@ -1,8 +1,11 @@
-// Scaled dot-product attention and its gradients: 16-bit floats with up to 256 columns on matrix
-// units (kernels/flash*.h), the rest on ordinary arithmetic (kernels/attention*.h). Which of them
-// is a matter of the dtype and the numbers of columns alone.
+// Scaled dot-product attention and its gradients: 16-bit floats with up to 256 columns, and on
+// NVIDIA float32 with up to 128, on matrix units (kernels/flash*.h), the rest on ordinary
+// arithmetic (kernels/attention*.h). Which of them is a matter of the dtype and the numbers of
+// columns alone.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "engine/trace.h"
 #include "gpu/attention_hopper.h"
@@ -11,6 +14,7 @@
 #include "gpu/kernel.h"
 #include "gpu/product.h"
 #include "kernels/attention_args.h"
+#include "pyflame/amp.h"
 #include "table/kernels/attention.h"
 #include "table/score.h"
 
@@ -30,11 +34,12 @@ pf_matrix matrix(const KernelArgs& a, int i, const pf_tensor& like) {
   m.data = t.data;
   m.row = stride(t.ndim - 2);
   m.col = stride(t.ndim - 1);
-  bool whole = itemsize(a.dtype(i)) == 2 && m.col == 1 && m.row % 8 == 0 &&
+  const auto item = static_cast<int64_t>(itemsize(a.dtype(i))), chunk = 16 / item;
+  bool whole = (item == 2 || item == 4) && m.col == 1 && m.row % chunk == 0 &&
                reinterpret_cast<uintptr_t>(m.data) % 16 == 0;
   for (int d = 0; d + 2 < like.ndim; ++d) {
     m.batch[d] = stride(d + t.ndim - like.ndim);
-    whole = whole && m.batch[d] % 8 == 0;
+    whole = whole && m.batch[d] % chunk == 0;
   }
   m.whole = whole;
   return m;
@@ -47,8 +52,32 @@ constexpr int64_t kFar = int64_t{1} << 60;  // as far as a query sees where noth
 // Of the kernels on matrix units: PF_OWN, PF_WARPS, PF_OTHER and PF_HELD of kernels/flash.h.
 struct Shape {
   int own, warps, other, held;
+  int ahead = 0, resident = 0;  // of float32 in parts: PF_AHEAD, PF_RESIDENT where not 0
   bool operator==(const Shape&) const = default;
 };
+
+// float32 as sums of bfloat16: how many (PF_PARTS), or 0 where ordinary arithmetic multiplies. Two
+// are what PyTorch's "high" allows beside TF32, and have more bits than that.
+int parts_of_float32(const Traits& t) {
+  static const bool vectors = [] {
+    const char* v = std::getenv("PYFLAME_GPU_FLOAT32");
+    return v && std::strcmp(v, "vector") == 0;
+  }();
+  if (vectors || t.amd || matrix_unit(t) == 0 || t.max_shared < 99 * 1024) return 0;
+  return float32_matmul_precision() == MatmulPrecision::Highest ? 3 : 2;
+}
+// Of float32 in parts: what fits into registers and 99 KB of shared memory. Of gradients more warps
+// share a tile where there is more memory (Hopper), for its parts are made once for all of them.
+// `plain`: three parts, no mask, no features.
+Shape shape_in_parts(const Traits& t, Pass pass, int64_t d, bool plain) {
+  const bool roomy = t.max_shared >= 227 * 1024;
+  if (pass == Pass::Forward) return {16, 4, d <= 64 ? 32 : 16, 0, 1};
+  if (d > 64 && !roomy) return {16, d > 96 ? 2 : 4, 16, 0};
+  if (d > 64) return {16, 8, 16, 0, pass == Pass::Queries};
+  if (pass == Pass::Queries && !(roomy && plain)) return {16, 4, 32, 0, 1};
+  if (pass == Pass::Queries) return {16, 4, 32, 0, 0, 3};
+  return {16, roomy ? 8 : 4, 32, 0};
+}
 
 // Columns that matrix units take, likewise.
 int64_t most_columns(const Traits& t) {
@@ -236,12 +265,22 @@ struct Job {
 
   bool on_matrix_units(const KernelArgs& a) const {
     constexpr int64_t kLongest = 1 << 30;  // positions are ints
-    return itemsize(dtype) == 2 && std::max(at.depth, at.depth_v) <= most_columns(a.traits()) &&
+    const int64_t columns = std::max(at.depth, at.depth_v);
+    return (itemsize(dtype) == 2
+                ? columns <= most_columns(a.traits())
+                : dtype == DType::Float32 && columns <= 128 && parts_of_float32(a.traits()) != 0) &&
            std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0 &&
            at.page % 64 == 0;  // a tile of keys lies on one page
   }
   // No more than a triangle from the first query and key on, or a mask.
   bool plain() const { return features == 0 && (at.high == kFar || at.high == 0) && !at.logs; }
+  // For pf.explain.
+  void note_units(const KernelArgs& a) const {
+    note_float32(a, dtype, parts_of_float32(a.traits()) == 2,
+                 {"our kernels on matrix units, in float32 by parts of bfloat16",
+                  "our kernels on matrix units, in two parts of bfloat16"});
+    if (dtype != DType::Float32) engine::note_served(a.op, "our kernels on matrix units");
+  }
   void launch_flash(const KernelArgs& a, Pass pass) {
     constexpr int64_t kNear = 1 << 30;
     if (!at.starts_q) {
@@ -250,7 +289,9 @@ struct Job {
     }
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
-    const Shape s = shape_of(t, pass, d);
+    const int64_t parts = dtype == DType::Float32 ? parts_of_float32(t) : 0;
+    const Shape s = parts ? shape_in_parts(t, pass, d, parts == 3 && features == 0 && kind == 0)
+                          : shape_of(t, pass, d);
     if (pass == Pass::Mask) return launch_flash_mask(a, s, d);  // a row, where there are no queries
     const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
@@ -260,39 +301,44 @@ struct Job {
                *entry = pass == Pass::Forward   ? "flash_forward"
                         : pass == Pass::Queries ? "flash_dq"
                                                 : "flash_dkv";
-    // Two stages of tiles with mma; turned copies of some tiles on AMD.
-    const int64_t own = t.amd && s.held ? 0 : block * d * 2, tile = s.other * d * 2,
+    // Two stages of tiles with mma (of parts one); turned copies of some tiles on AMD.
+    const int64_t item = 2 * std::max<int64_t>(1, parts), head = parts ? 16 : 0;
+    const int64_t own = t.amd && s.held ? 0 : block * d * item, tile = s.other * d * item,
                   sums = s.other * 8;
-    const int64_t shared = pass == Pass::Forward   ? own + (t.amd ? 2 : 4) * tile
+    const int64_t shared = parts ? head + (pass == Pass::Forward ? 1 : 2) * own + 2 * tile + sums
+                           : pass == Pass::Forward ? own + (t.amd ? 2 : 4) * tile
                            : pass == Pass::Queries ? 2 * own + (t.amd ? 3 : 4) * tile
                            : t.amd                 ? 2 * own + 4 * tile + sums
                                                    : 2 * own + 2 * (2 * tile + sums);
     // What a program of flash_backward.h makes (PF_GIVES): both its kernels where they have the
     // same shape. Wide dk and dv do not fit into registers together.
-    const bool apart = d > (t.amd ? 64 : 128),
-               one = !apart && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
+    const bool apart = d > (t.amd               ? 64
+                            : parts && features ? 96
+                                                : 128),
+               one =
+                   !apart && !parts && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
     for (int gives = pass == Pass::Forward   ? 0
                      : one                   ? 7
                      : pass == Pass::Queries ? 4
                      : apart                 ? 2
                                              : 3;
          ; gives = 1) {
-      Function f = compile(a, file,
-                           with_cdna(Defines()
-                                         .type("PF_T", dtype)
-                                         .value("PF_MASK", kind)
-                                         .value("PF_FEATURES", features)
-                                         .value("PF_D", d)
-                                         .value("PF_OWN", s.own)
-                                         .value("PF_WARPS", s.warps)
-                                         .value("PF_OTHER", s.other)
-                                         .value("PF_HELD", s.held)
-                                         .value("PF_GIVES", gives)
-                                         .value("PF_MATRIX_UNIT", matrix_unit(t)),
-                                     t),
-                           entry);
-      a.launch(f, Grid(blocks), s.warps * t.warp,
-               static_cast<size_t>(std::max(shared, block * d * 2)), at);
+      Defines options = with_cdna(Defines()
+                                      .type("PF_T", dtype)
+                                      .value("PF_MASK", kind)
+                                      .value("PF_FEATURES", features)
+                                      .value("PF_D", d)
+                                      .value("PF_OWN", s.own)
+                                      .value("PF_WARPS", s.warps)
+                                      .value("PF_OTHER", s.other)
+                                      .value("PF_HELD", s.held)
+                                      .value("PF_GIVES", gives)
+                                      .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                                  t);
+      if (parts) options = std::move(options).value("PF_PARTS", parts).value("PF_AHEAD", s.ahead);
+      if (s.resident) options = std::move(options).value("PF_RESIDENT", s.resident);
+      a.launch(compile(a, file, options, entry), Grid(blocks), s.warps * t.warp,
+               static_cast<size_t>(std::max(shared, head + block * d * item)), at);
       if (gives != 2) break;
     }
   }
@@ -343,7 +389,7 @@ void by_ours(const KernelArgs& a, Job j) {
   if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads, j.before()))
     return served(a, "our kernels for Hopper");
   if (j.on_matrix_units(a)) {
-    served(a, "our kernels on matrix units");
+    j.note_units(a);
     return j.launch_flash(a, Pass::Forward);
   }
   served(a, "our kernels");
@@ -367,10 +413,14 @@ void backward_by_ours(const KernelArgs& a, Job j) {
   const bool mask = a.has(at.dmask);
   const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
   if (j.on_matrix_units(a)) {
-    served(a, "our kernels on matrix units");
+    j.note_units(a);
     j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
     j.launch_flash(a, Pass::Queries);
-    if (mask) j.launch_flash(a, Pass::Mask);
+    if (mask && j.dtype == DType::Float32)
+      j.launch_mask(a, j.compile(a, "attention_backward.h", j.defines, "sdpa_dmask"), j.tile,
+                    j.tile, kThreads, 0);
+    else if (mask)
+      j.launch_flash(a, Pass::Mask);
     return j.launch_flash(a, Pass::Keys);
   }
   served(a, "our kernels");
