@@ -11,7 +11,11 @@ BOTH = (pf, torch)
 def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    return value.detach().resolve_conj().tolist() if isinstance(value, torch.Tensor) else value.tolist()
+    return (
+        value.detach().resolve_conj().tolist()
+        if isinstance(value, torch.Tensor)
+        else value.tolist()
+    )
 
 
 def alike(f, loose=1e-5):
@@ -81,7 +85,9 @@ def test_complex_scans(name, dim):
     rows = [[1 + 2j, 2 - 1j, -0.3 + 0j], [0.5j, 30 + 1j, -1 + 1j], [2 + 0j, 0.1 + 0.2j, -20 + 3j]]
     for m_values in (rows, [[1j]], [row[:1] for row in rows]):
         alike(lambda m, v=m_values: getattr(m, name)(m.tensor(v, dtype=m.complex128), dim))
-        alike(lambda m, v=m_values: gradient(m, lambda x: getattr(m, name)(x, dim), v, "complex128"))
+        alike(
+            lambda m, v=m_values: gradient(m, lambda x: getattr(m, name)(x, dim), v, "complex128")
+        )
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0)])
@@ -99,19 +105,31 @@ def test_columns_of_other_dtypes(dtype):
         return (x % 3 == 0) if dtype == "bool" else x * (1 - 2j)
 
     alike(lambda m: m.nn.functional.unfold(image(m), 2, dilation=2, padding=1))
-    alike(lambda m: m.nn.functional.fold(m.nn.functional.unfold(image(m), 3, stride=2), 5, 3, stride=2))
+    alike(
+        lambda m: m.nn.functional.fold(
+            m.nn.functional.unfold(image(m), 3, stride=2), 5, 3, stride=2
+        )
+    )
     if dtype == "complex64":
-        unfold = lambda m: lambda x: m.nn.functional.unfold(x.reshape(1, 1, 2, 2), 2, padding=1)
-        alike(lambda m: gradient(m, unfold(m), [1 + 1j, 2j, 3 + 0j, -1j], dtype))
+
+        def columns(m):
+            return lambda x: m.nn.functional.unfold(x.reshape(1, 1, 2, 2), 2, padding=1)
+
+        alike(lambda m: gradient(m, columns(m), [1 + 1j, 2j, 3 + 0j, -1j], dtype))
 
 
 def test_the_next_float_of_itself_has_no_gradient():
     y = [1.0, 3.0, -2.0, 0.0]
-    alike(lambda m: gradient(m, lambda x: m.nextafter(x, m.tensor(y)), [1.0, 2.0, 5.0, 0.0], "float32"))
+    alike(
+        lambda m: gradient(
+            m, lambda x: m.nextafter(x, m.tensor(y)), [1.0, 2.0, 5.0, 0.0], "float32"
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    "bounds", [(-0.9, 2.1, 2.0), (0.5, 5.5), (1.0, -5.000001, -2.0), (5.9, 0.2, -1.0), (0.1, 0.9), (3.7,)]
+    "bounds",
+    [(-0.9, 2.1, 2.0), (0.5, 5.5), (1.0, -5.000001, -2.0), (5.9, 0.2, -1.0), (0.1, 0.9), (3.7,)],
 )
 def test_fractional_bounds_of_integers(bounds):
     for dtype in ("int64", "int32"):
@@ -122,8 +140,12 @@ def test_fractional_bounds_of_integers(bounds):
 def test_masked_statistics_of_integers(dtype):
     from pyflame import masked
 
-    rows, mask = [[1, 2, 3, 9], [4, 5, 7, 200]], [[True, False, True, True], [False, True, True, False]]
+    rows, mask = (
+        [[1, 2, 3, 9], [4, 5, 7, 200]],
+        [[True, False, True, True], [False, True, True, False]],
+    )
     for name in ("var", "std", "median"):
+
         def f(m, name=name):
             here = torch.masked if m is torch else masked
             x = m.tensor(rows, dtype=getattr(m, dtype))
@@ -171,3 +193,12 @@ def test_a_bags_weight_may_come_first():
     with pytest.warns(UserWarning, match="embedding_bag"):
         found = pf.nn.functional.embedding_bag(weight, rows)
     assert found.tolist() == pf.nn.functional.embedding_bag(rows, weight).tolist()
+
+
+@pytest.mark.parametrize("beta,alpha", [(3, 2), (0, 1), (2, 0), (False, True), (-2, 2)])
+def test_factors_of_bools_are_bools(beta, alpha):
+    def f(m):
+        x, a, b = ([[True, False], [True, True]], [True, False], [True, True])
+        return m.addr(m.tensor(x), m.tensor(a), m.tensor(b), beta=beta, alpha=alpha)
+
+    alike(f)
