@@ -72,7 +72,8 @@ _EXACT = (
 )
 _ENDS = ("value", r"^result", "Ends of `linspace` and `logspace` of an integer dtype are not cut")
 _EXACTER = "More exact than PyTorch's are"
-BAD = {
+# Of other dtypes than float32.
+BESIDE = {
     **dict.fromkeys(
         ("linspace", "linspace.tensor_overload", "logspace", "logspace.tensor_overload"), [_ENDS]
     ),
@@ -87,8 +88,10 @@ BAD = {
     ],
     "masked.logsumexp": [("dtype", r"float32, not (int|uint)", "`masked.logsumexp` of integers")],
     "renorm": [
-        ("grad", r"not nan$", "the norm of complex numbers of order infinity has a gradient")
+        ("grad", r"not nan$", "The norm of complex numbers of order infinity has a gradient")
     ],
+}
+BAD = {
     "arange": [
         (
             "accepts",
@@ -114,4 +117,7 @@ def meant(kind, text):
 
 
 def known(name, kind, text):
-    return any(kind == k and re.search(p, text, re.S) for k, p, _ in BAD.get(name, ()))
+    return any(
+        kind == k and re.search(p, text, re.S)
+        for k, p, _ in (*BAD.get(name, ()), *BESIDE.get(name, ()))
+    )
