@@ -235,6 +235,15 @@ _LAZY |= dict.fromkeys(
     "_two_forms",
 )
 _LAZY |= dict.fromkeys(
+    """
+    alias_copy as_strided_copy col_indices_copy crow_indices_copy detach_copy diagonal_copy expand_copy
+    indices_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy
+    transpose_copy unbind_copy unfold_copy unsqueeze_copy values_copy view_as_complex_copy view_as_real_copy
+    view_copy
+    """.split(),
+    "_copies",
+)
+_LAZY |= dict.fromkeys(
     "celu selu rrelu threshold max_pool1d max_pool2d max_pool3d".split(), "nn.functional"
 )
 for _name in _LAZY:  # operations with a Python form of their own

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import os
 import sys
+import types
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PLAIN = {str, bytes, int, float, complex, list, tuple, dict, set, object, type(None)}
@@ -47,8 +48,9 @@ def _within(trace):
     return True
 
 
-def _raised(f, name, args, kwargs, error):
-    """The TypeError for an AttributeError, or None where it is about something else."""
+def _raised(f, name, args, kwargs, error, bound=False):
+    """The TypeError for an AttributeError, or None where it is about something else. What `bound` methods
+    have as their first argument is no argument of a caller."""
     if error.name is None or not _within(error.__traceback__):
         return None
     kind = error.obj if isinstance(error.obj, type) else type(error.obj)
@@ -60,7 +62,7 @@ def _raised(f, name, args, kwargs, error):
     code = getattr(f, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code else ()
     given = [(names[i] if i < len(names) else str(i), v) for i, v in enumerate(args)]
-    for parameter, value in [*given, *kwargs.items()]:
+    for parameter, value in [*given[bound:], *kwargs.items()]:
         if any(part is error.obj for part in _parts(value)):
             return TypeError(
                 f"pf.{name}: got {got} as or in '{parameter}', which has no '{error.name}'; expected "
@@ -74,7 +76,14 @@ def _raised(f, name, args, kwargs, error):
     return None
 
 
-def named(f, name):
+def of_call(module, args, kwargs, error):
+    """The TypeError for an AttributeError of a module that was called, or the same error."""
+    kind = type(module)
+    wrong = _raised(kind.forward, f"nn.{kind.__name__}", (module, *args), kwargs, error, True)
+    return error if wrong is None else wrong
+
+
+def named(f, name, bound=False):
     """`f`, whose AttributeErrors that are about its arguments are TypeErrors of the function `name`."""
 
     @functools.wraps(f)
@@ -82,7 +91,7 @@ def named(f, name):
         try:
             return f(*args, **kwargs)
         except AttributeError as error:
-            wrong = _raised(f, name, args, kwargs, error)
+            wrong = _raised(f, name, args, kwargs, error, bound)
             if wrong is None:
                 raise
             raise wrong from None
@@ -90,13 +99,34 @@ def named(f, name):
     return checked
 
 
+def _shown(module):
+    """The path of a module as its functions are found: those of inner ones are pf.name."""
+    shown = module.partition(".")[2]
+    return "" if shown.startswith("_") else shown
+
+
+def name_methods(module, *only):
+    """For the public methods, and `__call__`, of the classes of a module (of those names, or of all that are
+    public): called at its end."""
+    space, shown = vars(sys.modules[module]), _shown(module)
+    for name in only or [n for n in space if not n.startswith("_")]:
+        kind = space[name]
+        if not isinstance(kind, type) or kind.__module__ != module:
+            continue
+        for key, value in list(vars(kind).items()):
+            if key.startswith("_") and key != "__call__":
+                continue
+            full = f"{shown}.{name}.{key}".lstrip(".")
+            if isinstance(value, classmethod):
+                setattr(kind, key, classmethod(named(value.__func__, full, True)))
+            elif isinstance(value, types.FunctionType):
+                setattr(kind, key, named(value, full, True))
+
+
 def name_errors(module, *only):
     """For the functions and classes of a module (of those names, or of all that are public): called at
     its end."""
-    space = vars(sys.modules[module])
-    shown = module.partition(".")[2]
-    if shown.startswith("_"):  # found as pf.name
-        shown = ""
+    space, shown = vars(sys.modules[module]), _shown(module)
     for name in only or [n for n in space if not n.startswith("_")]:
         value = space[name]
         code = getattr(value, "__code__", None)

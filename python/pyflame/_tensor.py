@@ -309,6 +309,9 @@ def apply_(self, callable):
 
 
 def _mapped(self, name, callable, *others):
+    for t in others:
+        if not isinstance(t, _C.Tensor):
+            raise TypeError(f"pf.{name}: got {type(t).__name__}; expected a tensor; call pf.tensor")
     if self.requires_grad or any(t.requires_grad for t in others):
         raise _C.AutogradError(
             f"pf.{name}: Can't call {name}() on Variable that requires grad: got a tensor that requires "

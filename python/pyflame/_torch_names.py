@@ -495,6 +495,7 @@ _name_errors(
     "is_signed",
     "narrow_copy",
     "norm_except_dim",
+    "set_",
     "unsafe_chunk",
     "unsafe_split",
     "unsafe_split_with_sizes",

@@ -126,21 +126,31 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median along `dim`, of floats: the lower of two in the middle; NaN where there is a NaN."""
-    x = _floating("median", input, dtype)
-    mask = _checked("median", x, mask)
+    """The median along `dim`: the lower of two in the middle; NaN where there is a NaN.
+
+    A row of which the mask leaves nothing is NaN, and of integers an error.
+    """
+    mask = _checked("median", input, mask)
+    x = input if dtype is None else input.to(dtype)
     if mask is None:
         return _ops.median(x, dim, keepdim=keepdim).values
-    if x.dim() == 0:
+    if not x.dtype.is_floating_point:
+        if not bool(mask.any(dim).all()):
+            raise _C.ValueError(
+                f"pf.masked.median: got {x.dtype} and a mask that leaves nothing of some rows; expected "
+                "an element of each, for integers have no NaN; pass dtype=pf.float32"
+            )
+    elif x.dim() == 0:
         return _ops.where(mask, x, math.nan)
     # Masked elements come last, behind infinities and NaN.
-    order = _ops.argsort(_ops.where(mask, x, math.inf), dim, stable=True)
+    order = _ops.argsort(_ops.where(mask, x, _highest(x.dtype)), dim, stable=True)
     first = _ops.argsort(_ops.logical_not(mask).gather(dim, order), dim, stable=True)
     order = order.gather(dim, first)
     count = mask.sum(dim, keepdim=True)
     value = x.gather(dim, order.gather(dim, ((count - 1) // 2).clamp(min=0)))
-    odd = (mask & (x != x)).any(dim, keepdim=True) | (count == 0)
-    value = _ops.where(odd, math.nan, value)
+    if x.dtype.is_floating_point:
+        odd = (mask & (x != x)).any(dim, keepdim=True) | (count == 0)
+        value = _ops.where(odd, math.nan, value)
     return value if keepdim else value.squeeze(dim)
 
 
@@ -205,18 +215,21 @@ def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
 def var(
     input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None
 ):  # fmt: skip
-    """The variance along `dim`, of floats, divided by the count less `correction` (1)."""
+    """The variance along `dim`, divided by the count less `correction` (1); of integers a float."""
     if unbiased is not None and correction is not None:
         raise _C.ValueError(
             "pf.masked.var: got unbiased and correction; expected one of them; leave one out"
         )
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
-    x = _floating("var", input, dtype)
+    kind = getattr(input, "dtype", _C.float32) if dtype is None else dtype
+    whole = not (kind.is_floating_point or kind.is_complex or kind == _C.bool)
+    x = _floating("var", input, _C.get_default_dtype() if whole else dtype)
     center = mean(x, dim, keepdim=True, mask=mask)
     x = _filled("var", x - center, mask, 0)
     count = _count("var", x, dim, keepdim, mask)
-    total = _ops.sum(x * x if not x.is_complex() else x.abs() ** 2, _dims(x, dim), keepdim=keepdim)
+    squares = (x.abs() ** 2).to(x.dtype) if x.is_complex() else x * x
+    total = _ops.sum(squares, _dims(x, dim), keepdim=keepdim)
     if isinstance(count, _C.Tensor):
         return total / (count - correction).clamp(min=0)
     return total / max(count - correction, 0) if count > correction else total * math.nan

@@ -4,6 +4,7 @@ import contextlib as _contextlib
 import os as _os
 
 from . import _C
+from ._named_errors import name_methods as _name_methods
 
 
 def seed_number(seed, op="manual_seed"):
@@ -117,3 +118,6 @@ class fork_rng(_contextlib.ContextDecorator):
     def __exit__(self, *unused):
         if self.enabled:
             _C._set_random_state(*self._before)
+
+
+_name_methods(__name__, "Generator")

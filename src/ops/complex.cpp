@@ -698,11 +698,7 @@ Tensor complex_prod(const Tensor& z, const std::optional<IntList>& dim, bool kee
   const int d = wrap_dim((*dim)[0], n, "prod");
   if (n == 0) return clone(z);
   Tensor t = z;
-  if (t->shape[d] == 0) {
-    Dims shape = t->shape;
-    shape[d] = 1;
-    t = to(ones(shape.vec(), real_type(z->dtype), z->device()), z->dtype);
-  }
+  if (t->shape[d] == 0) t = add(sum(t, IntList{d}, true), Scalar(1.0));  // keeps the history
   while (t->shape[d] > 1) {  // halves, and what is left over
     const int64_t size = t->shape[d], half = size / 2;
     Tensor r = mul(narrow(t, d, 0, half), narrow(t, d, half, half));

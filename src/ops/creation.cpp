@@ -94,6 +94,10 @@ Tensor arange(Scalar start, Scalar end, Scalar step, optional<DType> dtype,
   PF_CHECK(!ops::has_no_arithmetic(type) && type != DType::Bool, DTypeError, "arange", "got dtype ",
            type, "; expected a dtype with arithmetic; choose another");
   if (ops::is_wide_unsigned(type)) return to(arange(start, end, step, DType::Int64, device), type);
+  const auto finite = [](Scalar v) { return std::isfinite(v.to_double()); };
+  if (!whole && type == DType::Int64 && finite(start) && finite(end) && finite(step))
+    // Counts in it, from the bounds as it holds them.
+    return arange(as_kind(start, type), as_kind(end, type), as_kind(step, type), type, device);
   int64_t n;
   if (whole) {
     const int64_t s = step.to_int();

@@ -401,8 +401,10 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
            "; expected no more: elements between frames are lost; correct it");
   const optional<std::string> norm = normalized ? optional<std::string>("ortho") : std::nullopt;
   z = transpose(z, 1, 2);
-  Tensor frames = half ? over_one<kIrfft>(z, n_fft, -1, norm) : over_one<kIfft>(z, {}, -1, norm);
-  if (!half && !return_complex) frames = real(frames);
+  // Of all terms of real numbers, too, the first half says everything.
+  Tensor frames = return_complex
+                      ? over_one<kIfft>(z, {}, -1, norm)
+                      : over_one<kIrfft>(narrow(z, -1, 0, n_fft / 2 + 1), n_fft, -1, norm);
   frames = contiguous(mul(frames, f.window));
   const int64_t full_length = n_fft + f.hop * (count - 1);
   const auto added = [&](const Tensor& t) {  // at their places

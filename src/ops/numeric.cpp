@@ -243,9 +243,11 @@ Tensor nextafter(const Tensor& x, const Tensor& y) {
     r = where(logical_or(isnan(a), isnan(b)), add(a, b), r);
   }
   if (autograd::wanted({a, b}))
-    autograd::attach(op, {r}, {a, b}, {}, [](const Context& c) -> Grads {
-      return {c.grad(), zeros_like(c.grad())};
-    });
+    autograd::attach(op, {r}, {a, b}, {autograd::Saved(a), autograd::Saved(b)},
+                     [](const Context& c) -> Grads {
+                       const Tensor zero = zeros_like(c.grad());
+                       return {where(ne(c.saved(0), c.saved(1)), c.grad(), zero), zero};
+                     });
   return r;
 }
 Tensor nextafter_(Tensor x, const Tensor& y) {

@@ -97,7 +97,12 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta
 
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   PF_AUTOCAST("addr", LowerElsePromote, addr, input, a, b, beta, alpha);
-  return scaled_sum(input, outer(a, b), beta, alpha, "addr");
+  const Tensor product = outer(a, b);
+  if (input.defined() && input->dtype == DType::Bool && product->dtype == DType::Bool) {
+    const auto truth = [](Scalar s) { return Scalar(s.to_double() != 0); };
+    return scaled_sum(input, product, truth(beta), truth(alpha), "addr");
+  }
+  return scaled_sum(input, product, beta, alpha, "addr");
 }
 
 namespace {

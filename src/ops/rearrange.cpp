@@ -5,6 +5,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -222,6 +223,12 @@ Tensor columns_of(const Tensor& x, const Window& w) {
 Tensor im2col(const Tensor& input, const IntList& kernel_size, const IntList& dilation,
               const IntList& padding, const IntList& stride) {
   constexpr const char* kOp = "unfold";
+  ops::check_defined(input, kOp, "input");
+  const auto same = [&](const Tensor& x) {
+    return im2col(x, kernel_size, dilation, padding, stride);
+  };
+  if (is_complex(input)) return complex(same(real(input)), same(imag(input)));
+  if (input->dtype == DType::Bool) return to(same(to(input, DType::Float32)), DType::Bool);
   ops::check_floating(input, kOp);
   const int n = input->shape.size();
   PF_CHECK(n == 3 || n == 4, ShapeError, kOp, "got input of shape ", input->shape,
@@ -237,6 +244,12 @@ Tensor im2col(const Tensor& input, const IntList& kernel_size, const IntList& di
 Tensor col2im(const Tensor& input, const IntList& output_size, const IntList& kernel_size,
               const IntList& dilation, const IntList& padding, const IntList& stride) {
   constexpr const char* kOp = "fold";
+  ops::check_defined(input, kOp, "input");
+  const auto same = [&](const Tensor& x) {
+    return col2im(x, output_size, kernel_size, dilation, padding, stride);
+  };
+  if (is_complex(input)) return complex(same(real(input)), same(imag(input)));
+  if (input->dtype == DType::Bool) return to(same(to(input, DType::Float32)), DType::Bool);
   ops::check_floating(input, kOp);
   const int n = input->shape.size();
   PF_CHECK(n == 2 || n == 3, ShapeError, kOp, "got input of shape ", input->shape,

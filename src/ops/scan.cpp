@@ -66,6 +66,23 @@ Tensor directed_logcumsumexp(const Tensor& t, int d, bool back) {
   return out;
 }
 
+// log(exp(a) + exp(b)) of complex numbers.
+Tensor complex_logaddexp(const Tensor& a, const Tensor& b) {
+  const Tensor largest = maximum(real(a), real(b)).detach();
+  const Tensor base = where(isfinite(largest), largest, Scalar(0.0));
+  return add(log(add(exp(sub(a, base)), exp(sub(b, base)))), base);
+}
+// Each element takes in what lies 1, 2, 4, ... before it.
+Tensor complex_logcumsumexp(Tensor t, int d) {
+  const int64_t size = t->shape[d];
+  for (int64_t step = 1; step < size; step *= 2) {
+    const Tensor sums =
+        complex_logaddexp(narrow(t, d, 0, size - step), narrow(t, d, step, size - step));
+    t = cat({narrow(t, d, 0, step), sums}, d);
+  }
+  return size < 2 ? clone(t) : t;
+}
+
 // Every scan of a scalar is the scalar itself.
 int scan_dim(const Tensor& t, int64_t dim, const char* op) {
   return wrap_dim(dim, t->shape.size(), op);
@@ -160,6 +177,10 @@ Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
 
 Tensor logcumsumexp(const Tensor& t, int64_t dim) {
   ops::check_defined(t, "logcumsumexp");
+  if (is_complex(t)) {
+    const int d = scan_dim(t, dim, "logcumsumexp");
+    return t->shape.empty() ? clone(t) : complex_logcumsumexp(t, d);
+  }
   PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "logcumsumexp",
            "got dtype ", t->dtype,
            "; expected a floating-point dtype; convert with .to(pyflame.float32)");

@@ -379,3 +379,27 @@ def test_the_dtype_of_a_nested_tensor_alone(t):
     like = nested(t, parts(t, (3, 1)))
     for found in (t.ones(2).to(like), *([t.ones(2).type_as(like)] if t is pf else [])):
         assert type(found) is t.Tensor and found.shape == (2,) and found.dtype == t.float64
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_of_nested_sequences(norm_first):
+    pf.manual_seed(3)
+    layer = pf.nn.TransformerEncoderLayer(
+        8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first
+    )
+    encoder = pf.nn.TransformerEncoder(layer, 2, norm=pf.nn.LayerNorm(8))
+    rows = [pf.randn(n, 8, requires_grad=True) for n in (2, 4, 3)]
+    apart = [encoder(r.unsqueeze(0))[0] for r in rows]
+    expected = pf.autograd.grad(sum(a.square().sum() for a in apart), rows)
+    for layout in (pf.strided, pf.jagged):
+        nested = pf.nested.as_nested_tensor(rows, layout=layout)
+        found = encoder(nested).unbind()
+        for a, b in zip(found, apart):
+            pf.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        given = pf.autograd.grad(sum(a.square().sum() for a in found), rows)
+        for a, b in zip(given, expected):
+            pf.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="src_key_padding_mask"):
+        encoder(nested, src_key_padding_mask=pf.zeros(3, 4, dtype=pf.bool))
+    with pytest.raises(ValueError, match="batch_first"):
+        pf.nn.TransformerEncoderLayer(8, 2, 12)(nested)

@@ -16,7 +16,7 @@ import pyflame as pf
 torch = pytest.importorskip("torch")
 
 import pytorch_samples as samples  # noqa: E402
-from pytorch_samples_known import BAD, MEANT, known, meant  # noqa: E402
+from pytorch_samples_known import BAD, BESIDE, MEANT, known, meant  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("PYFLAME_TEST_DEVICE", "cpu") != "cpu", reason="children run on the CPU"
@@ -45,7 +45,9 @@ def test_a_share_of_the_samples():
 
 def test_known_differences_are_there_and_have_a_reason():
     page = " ".join(PAGE.read_text().split())
-    for reason in [r for *_, r in MEANT] + [r for rows in BAD.values() for *_, r in rows]:
+    for reason in [r for *_, r in MEANT] + [
+        r for rows in (*BAD.values(), *BESIDE.values()) for *_, r in rows
+    ]:
         assert reason in page
     for name, answer in samples.run(list(BAD)):
         found = [f[1:] for f in answer["found"]]

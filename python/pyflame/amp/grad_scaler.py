@@ -6,6 +6,7 @@ from enum import Enum
 from .. import _C, _ops
 from .._grad_mode import no_grad
 from .._live import live
+from .._named_errors import name_methods as _name_methods
 from .autocast_mode import _GPU, _gpu_is_there, _kind
 
 __all__ = ["GradScaler", "OptState"]
@@ -292,3 +293,6 @@ class GradScaler:
             state["_init_tracker"] = self._growth_tracker()
             state["_scale"] = state["_tracker"] = None
         return state
+
+
+_name_methods(__name__)

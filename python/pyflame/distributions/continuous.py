@@ -4,6 +4,7 @@ import math
 
 from .. import _C, _ops
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from . import constraints
 from .distribution import ExponentialFamily, Plain
 from .sampling import LOG_2PI, standard_gamma
@@ -477,3 +478,4 @@ class VonMises(Plain):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

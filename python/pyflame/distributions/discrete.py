@@ -4,6 +4,7 @@ import math
 
 from .. import _C, _ops
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints
@@ -517,3 +518,4 @@ class ExpRelaxedCategorical(_OfCategorical):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

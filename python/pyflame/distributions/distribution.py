@@ -3,6 +3,7 @@
 import numbers
 
 from .. import _C, _ops
+from .._named_errors import name_methods as _name_methods
 from ..autograd import no_grad
 from . import constraints
 from .utils import broadcast_all
@@ -174,3 +175,6 @@ class Plain(Distribution):
 
 class ExponentialFamily(Plain):
     """A mark: what PyTorch calls so."""
+
+
+_name_methods(__name__)

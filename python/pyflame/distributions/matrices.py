@@ -5,6 +5,7 @@ import math
 from .. import _C, _ops
 from .. import linalg as _linalg
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from ..autograd import no_grad
 from . import constraints
 from .continuous import Beta, Chi2
@@ -189,3 +190,4 @@ class LKJCholesky(Distribution):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

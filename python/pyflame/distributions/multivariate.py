@@ -3,6 +3,7 @@
 from .. import _C, _ops
 from .. import linalg as _linalg
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from . import constraints
 from .distribution import Distribution
 from .sampling import LOG_2PI
@@ -229,3 +230,4 @@ class LowRankMultivariateNormal(Distribution):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

@@ -8,6 +8,7 @@ import math
 
 from .. import _C, _ops
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from ..autograd import Function, no_grad
 
 _ROUNDS = 12  # of candidates taken with probability above 0.95: all refused in 1e-10
@@ -103,3 +104,4 @@ LOG_2PI = math.log(2 * math.pi)
 EULER = 0.57721566490153286060
 
 _name_errors(__name__)
+_name_methods(__name__)

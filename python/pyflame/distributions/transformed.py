@@ -5,6 +5,7 @@ import numbers
 
 from .. import _C, _ops
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from ..autograd import no_grad
 from . import constraints
 from . import transforms as tr
@@ -640,3 +641,4 @@ class MixtureSameFamily(Distribution):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

@@ -3,6 +3,7 @@
 import math
 
 from .. import _C, _ops
+from .._named_errors import name_methods as _name_methods
 from ..nn import functional as F
 from . import constraints
 from .utils import eps_of, sum_rightmost
@@ -711,3 +712,6 @@ __all__ = [
     "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
     "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
+
+
+_name_methods(__name__)

@@ -3,6 +3,7 @@
 import copy
 import re
 
+from .._named_errors import name_methods as _name_methods
 from .code import Namespace, PythonCode, Writer
 from .node import Node, map_aggregate, map_arg
 
@@ -366,3 +367,6 @@ def _graph_of(records, codegen=None):
         args, kwargs = map_aggregate(args, node), map_aggregate(kwargs, node)
         nodes.append(graph.create_node(op, target, args, kwargs, name, kind))
     return graph
+
+
+_name_methods(__name__, "Graph")

@@ -6,6 +6,7 @@ import linecache
 import weakref
 
 from .._C import Tensor
+from .._named_errors import name_methods as _name_methods
 from ..nn import Module, Parameter
 from .graph import Graph
 
@@ -223,3 +224,6 @@ class _CodeOnlyModule(Module):
 
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+_name_methods(__name__, "GraphModule")

@@ -1,9 +1,14 @@
 """Tables of vectors, picked by integers."""
 
 from .. import _ops
+from .._named_errors import named as _named
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+
+
+def _named_rows(method):
+    return _named(method, "nn.Embedding.from_pretrained", True)
 
 
 def _row(name, padding_idx, num_embeddings):
@@ -89,6 +94,7 @@ class Embedding(_Table):
             self.weight.requires_grad_(False)
 
     @classmethod
+    @_named_rows
     def from_pretrained(
         cls,
         embeddings,
@@ -163,6 +169,7 @@ class EmbeddingBag(_Table):
             self.reset_parameters()
 
     @classmethod
+    @_named_rows
     def from_pretrained(
         cls,
         embeddings,

@@ -145,7 +145,14 @@ def embedding_bag(
     whose last is the end with include_last_offset. Indices that are padding_idx do not count. Rows
     are multiplied by per_sample_weights, of the shape of input, for mode "sum". An empty bag is 0.
     With sparse=True the gradient of `weight` is a sparse tensor (not for mode "max").
+    The two may be passed in the other order, indices of int64 as `weight`, which warns.
     """
+    if getattr(weight, "dtype", None) == _C.int64 and input.is_floating_point():
+        warnings.warn(
+            "pf.nn.functional.embedding_bag: got the weight first; the indices are first",
+            stacklevel=2,
+        )
+        input, weight = weight, input
     _limited(input, weight, max_norm, norm_type)
     return _ops.embedding_bag(
         input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx,

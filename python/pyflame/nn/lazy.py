@@ -38,6 +38,10 @@ class LazyModuleMixin:
 
     def initialize_parameters(self, input):
         """Makes what is not there yet, for inputs like this one."""
+        if not isinstance(input, Tensor):
+            raise TypeError(
+                f"pf.nn.{type(self).__name__}: got {type(input).__name__}; expected a Tensor; call pf.tensor"
+            )
         size = self._size_of(input)
         like = next(iter(self._parameters.values()), None)
         if like is None:  # no parameters, but statistics

@@ -6,9 +6,16 @@ import weakref
 from .. import _C
 from .._C import Tensor
 from .._hooks import RemovableHandle, add_hook, check_hook  # noqa: F401 (the first is looked for here)
+from .._named_errors import named as _named
+from .._named_errors import of_call as _of_call
 from ..autograd import no_grad
 from .module_state import _WithState, changes
 from .parameter import Buffer, Parameter
+
+
+def _named_target(method):
+    return _named(method, f"nn.Module.{method.__name__}", True)
+
 
 _HookDict = dict  # keeps the order of registration
 
@@ -171,15 +178,21 @@ class Module(_WithState):
         )
 
     def __call__(self, *args, **kwargs):
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _any_call_hooks
-        ):
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if (
+                self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or _any_call_hooks
+            ):
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        except AttributeError as error:
+            wrong = _of_call(self, args, kwargs, error)
+            if wrong is error:
+                raise
+            raise wrong from None
 
     # ---- attributes ---------------------------------------------------------------------------
 
@@ -382,6 +395,7 @@ class Module(_WithState):
         for _, b in self._named_members("_buffers", "", recurse, True):
             yield b
 
+    @_named_target
     def get_submodule(self, target):
         module = self
         for name in target.split(".") if target else ():
@@ -408,6 +422,7 @@ class Module(_WithState):
             module if there is None else _registered("module", owner, name, module)
         )
 
+    @_named_target
     def get_parameter(self, target):
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
@@ -415,6 +430,7 @@ class Module(_WithState):
             raise AttributeError(f"{type(owner).__name__} has no parameter '{name}'")
         return owner._parameters[name]
 
+    @_named_target
     def get_buffer(self, target):
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)

@@ -2,7 +2,7 @@
 
 import copy
 
-from .. import _ops
+from .. import _C, _ops
 from . import functional as F
 from . import init
 from .containers import ModuleList
@@ -68,15 +68,33 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention and a two-layer network, each with a residual connection and layer norm.
 
-    Input and result [S, N, d_model], or [N, S, d_model] with batch_first.
+    Input and result [S, N, d_model], or [N, S, d_model] with batch_first; a nested tensor [N, *, d_model]
+    with batch_first, too, which is its own padding mask.
     """
 
     _attentions = ("self_attn",)
+
+    def _of_nested(self, src, src_mask, src_key_padding_mask, is_causal):
+        """The layer over the padded sequences; the result is nested, too."""
+        if src_key_padding_mask is not None or not self.self_attn.batch_first:
+            given = "batch_first=False" if src_key_padding_mask is None else "src_key_padding_mask"
+            raise _C.ValueError(
+                f"pf.nn.TransformerEncoderLayer: got a nested tensor and {given}; expected it alone, with "
+                "batch_first=True: its lengths say what is padding; leave the mask out, or pass a dense tensor"
+            )
+        nested = _C._import("pyflame.nested._dispatch")
+        padded = nested.to_padded(src, 0.0)
+        place = _ops.arange(padded.shape[1], device=padded.device)
+        # The first place of a sequence without elements stays: what attends to nothing is NaN.
+        behind = (place >= src._rows.lengths.unsqueeze(1)) & (place > 0)
+        return nested.from_padded(self.forward(padded, src_mask, behind, is_causal), src)
 
     def _ff_block(self, x):
         return self.dropout2(self._network(x))
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+        if type(src) is not _C.Tensor and getattr(src, "is_nested", False):
+            return self._of_nested(src, src_mask, src_key_padding_mask, is_causal)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)

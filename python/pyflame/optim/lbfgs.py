@@ -103,6 +103,11 @@ def strong_wolfe(
     return bracket[low], evaluations
 
 
+def _real(x):
+    """A tensor, of complex numbers as their parts: a vector of parameters has real ones."""
+    return _ops.view_as_real(x) if x.is_complex() else x
+
+
 class LBFGS(Optimizer):
     """Quasi-Newton steps over all parameters as one vector; `step(closure)` makes up to `max_iter`.
 
@@ -152,19 +157,19 @@ class LBFGS(Optimizer):
 
     def _flat_grad(self):
         grads = [
-            _ops.zeros(p.numel(), dtype=p.dtype, device=p.device)
-            if p.grad is None
-            else p.grad.detach().reshape(-1)
+            (_ops.zeros_like(p) if p.grad is None else p.grad).detach()
             for p in self.param_groups[0]["params"]
         ]
-        return _ops.cat(grads)
+        return _ops.cat([_real(g).reshape(-1) for g in grads])
 
     def _move(self, origin, t, direction):
         """Sets the parameters to origin + t * direction."""
         at = 0
         for p, start in zip(self.param_groups[0]["params"], origin):
-            n = p.numel()
-            p.copy_(start + direction[at : at + n].view(p.shape) * t)
+            real = _real(start)
+            n = real.numel()
+            moved = real + direction[at : at + n].view(real.shape) * t
+            p.copy_(_ops.view_as_complex(moved) if p.is_complex() else moved)
             at += n
 
     # ---- a step -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from .. import _ops
 from .._C import Tensor
 from .._live import live
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from .optimizer import Optimizer
 
 __all__ = [
@@ -795,3 +796,4 @@ class ReduceLROnPlateau(LRScheduler):
 _LRScheduler = LRScheduler  # the name in older programs
 
 _name_errors(__name__)
+_name_methods(__name__)

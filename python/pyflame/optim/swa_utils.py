@@ -5,6 +5,7 @@ import math
 
 from .. import _ops
 from .._named_errors import name_errors as _name_errors
+from .._named_errors import name_methods as _name_methods
 from ..autograd import no_grad
 from ..nn.module import Module
 from .lr_scheduler import LRScheduler
@@ -190,3 +191,4 @@ class SWALR(LRScheduler):
 
 
 _name_errors(__name__)
+_name_methods(__name__)

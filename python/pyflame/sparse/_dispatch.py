@@ -1,6 +1,7 @@
 """Which function does what for sparse tensors: pf.mm(sparse, dense), sparse @ dense, sparse + dense."""
 
 from .. import _C
+from .._named_errors import _raised
 from ..overrides import _name_of
 from . import _elementwise as e
 from . import _products as products
@@ -60,6 +61,16 @@ _CASTS = {
 def call(func, args, kwargs):
     """What `func`, an operation of dense tensors, does with sparse ones among its arguments."""
     name = _name_of(func)
+    try:
+        return _called(name, func, args, kwargs)
+    except AttributeError as error:
+        wrong = _raised(func, name, args, kwargs, error)
+        if wrong is None:
+            raise
+        raise wrong from None
+
+
+def _called(name, func, args, kwargs):
     if found := _TABLE.get(name):
         if name in steps.NAMES:
             return found(func, *args, **kwargs)

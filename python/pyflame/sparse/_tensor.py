@@ -298,6 +298,10 @@ class SparseTensor(Tensor):
         return f"{package}.sparse.{kind}"
 
     def type_as(self, other):
+        if not isinstance(other, Tensor):
+            raise TypeError(
+                f"pf.Tensor.type_as: got {type(other).__name__}; expected a Tensor; call to(dtype)"
+            )
         return self.to(other.dtype)
 
     def pin_memory(self):
