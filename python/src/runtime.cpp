@@ -71,8 +71,8 @@ void queue_notice(const char* text) {
   std::fprintf(stderr, "pyflame: %s\n", text);
 }
 
-// Whether Ctrl-C is to end what runs: on the main thread, by the handler that raises. A program's own
-// may only take note of it, and goes on with the values.
+// Whether Ctrl-C is to end what runs: on the main thread, by the handler that raises. A program's
+// own may only take note of it, and goes on with the values.
 bool hears() {
   if (!interpreter_alive() || !PyGILState_Check() || getpid() != gettid()) return false;
   struct Names {

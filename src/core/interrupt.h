@@ -1,9 +1,10 @@
-// Ctrl-C while the CPU computes for long. Python's handler only notes the signal, and raises when the
-// interpreter goes on: behind a sum over 2^34 elements that is minutes later. So a kernel whose
-// results nobody has yet may be given up: it throws Interrupted, its results count as never computed.
+// Ctrl-C while the CPU computes for long. Python's handler only notes the signal, and raises when
+// the interpreter goes on: behind a sum over 2^34 elements that is minutes later. So a kernel whose
+// results nobody has yet may be given up: it throws Interrupted, its results count as never
+// computed.
 //
-// The thread that called asks, no other. Between a caller's own tensors nothing is given up: a weight
-// would be half updated.
+// The thread that called asks, no other. Between a caller's own tensors nothing is given up: a
+// weight would be half updated.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,8 @@ inline void stop_if_asked(int64_t time) {
 }
 void stop_if_asked();  // now; reads the clock where it may stop at all
 
-// What a backend's entry point has turned into a status: noted by it, taken by who reads the status.
+// What a backend's entry point has turned into a status: noted by it, taken by who reads the
+// status.
 void note_interrupted();
 bool take_interrupted();
 

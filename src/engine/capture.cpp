@@ -444,9 +444,9 @@ void Capture::run(int stage, int part) {
     }
   // Once more from its start: what it writes nobody has yet.
   const bool fresh = hears_interrupts() && std::none_of(slots_.begin(), slots_.end(), [&](auto& s) {
-    return s.written && s.storage && s.within(stage) && s.kind != Kind::Inner &&
-           s.kind != Kind::Output;
-  });
+                       return s.written && s.storage && s.within(stage) && s.kind != Kind::Inner &&
+                              s.kind != Kind::Output;
+                     });
   const MayStop stoppable(fresh, work_);
   try {
     if (again)
