@@ -3,6 +3,7 @@
 #include <new>
 
 #include "common.h"
+#include "core/interrupt.h"
 #include "pyflame/error.h"
 
 namespace pyflame::python {
@@ -78,6 +79,11 @@ void raise_current() noexcept {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "pyflame: error without exception");
   } catch (nb::python_error& e) {
     e.restore();
+  } catch (const Interrupted& e) {
+    if (!e.first())
+      set(classes.base, Interrupted::kText);
+    else if (PyErr_CheckSignals() == 0)
+      PyErr_SetNone(PyExc_KeyboardInterrupt);
   } catch (const ShapeError& e) {
     set(classes.shape, e.what());
   } catch (const DTypeError& e) {

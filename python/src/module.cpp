@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common.h"
+#include "core/interrupt.h"
 
 void bind_debug(nanobind::module_& m);
 
@@ -37,6 +38,8 @@ void bind(nb::module_ m) {
     } catch (const Error&) {
       raise_current();
     } catch (const PythonError&) {
+      raise_current();
+    } catch (const Interrupted&) {
       raise_current();
     }
   });

@@ -2,6 +2,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +71,30 @@ void queue_notice(const char* text) {
   std::fprintf(stderr, "pyflame: %s\n", text);
 }
 
+// Whether Ctrl-C is to end what runs: on the main thread, by the handler that raises. A program's
+// own may only take note of it, and goes on with the values.
+bool hears() {
+  if (!interpreter_alive() || !PyGILState_Check() || getpid() != gettid()) return false;
+  struct Names {
+    PyObject *get = nullptr, *raises = nullptr, *number = nullptr;
+    Names() {
+      Obj module(PyImport_ImportModule("_signal"));
+      if (module.get()) {
+        get = PyObject_GetAttrString(module.get(), "getsignal");
+        raises = PyObject_GetAttrString(module.get(), "default_int_handler");
+        number = PyLong_FromLong(SIGINT);
+      }
+      PyErr_Clear();
+    }
+  };
+  PyObject *type, *value, *trace;  // of who has an error set already
+  static const Names& names = *new Names;
+  if (!names.get || !names.raises || !names.number) return false;
+  PyErr_Fetch(&type, &value, &trace);
+  const Obj now(PyObject_CallOneArg(names.get, names.number));
+  PyErr_Restore(type, value, trace);
+  return now.get() == names.raises;
+}
 // The engine is about to work for long, or to wait.
 void* release_gil() {
   if (!interpreter_alive() || !PyGILState_Check()) return nullptr;
@@ -178,7 +203,7 @@ void forget_imports() {  // in a child, which has this thread alone
 }  // namespace
 
 void init_runtime(nb::module_& m) {
-  engine::set_hooks({&release_gil, &acquire_gil, &call_site});
+  engine::set_hooks({&release_gil, &acquire_gil, &hears, &call_site});
   set_notice_hook(&queue_notice);
   // Daemon threads that compute finish their kernel and stay (above) before libraries are taken
   // down around them.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/backends.h"
+#include "core/interrupt.h"
 #include "core/room.h"
 #include "pyflame/error.h"
 
@@ -35,6 +36,10 @@ pf_status guarded(void (*fn)(void*), void* context) {
     note_shortage(e.what());
     t_error = e.what();
     return PF_OOM;
+  } catch (const Interrupted&) {
+    note_interrupted();
+    t_error = Interrupted::kText;
+    return PF_LAUNCH;
   } catch (const NotSupportedError& e) {
     t_error = e.what();
     return PF_UNSUPPORTED;

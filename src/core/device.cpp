@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "core/backends.h"
+#include "core/interrupt.h"
 #include "core/plugins.h"
 #include "core/tensor_impl.h"
 #include "pyflame/error.h"
@@ -246,6 +247,7 @@ static std::string find_the_kernel(const pf_backend* b) {
 }
 
 void raise_status(const pf_backend* b, pf_status status, const char* op) {
+  if (take_interrupted()) throw Interrupted();
   const std::string shortage = take_shortage();
   const std::string text = shortage.empty() ? std::string(b->name) + ": " + backend_error(b, status)
                                             : "workspace of the kernel: " + shortage;

@@ -28,6 +28,7 @@
 #endif
 
 #include "core/backends.h"
+#include "core/interrupt.h"
 #include "core/room.h"
 #include "cpu/stack.h"
 #include "pyflame/device.h"
@@ -246,6 +247,27 @@ bool take_pool(Mark& me) {
 
 // ---- running ---------------------------------------------------------------------------------
 
+// A range in steps of some milliseconds, between which it may be given up: `on(now)` says whether
+// to go on. `grain` of it take microseconds.
+template <class On>
+void in_steps(int64_t begin, int64_t end, int64_t grain, detail::RangeFn fn, void* context,
+              int range, On on) {
+  constexpr int64_t kStep = 5'000'000;  // nanoseconds
+  int64_t before = clock_now();
+  for (int64_t at = begin, width = 4 * std::max<int64_t>(grain, 1); at < end;) {
+    const int64_t to = width < end - at ? at + width : end;
+    fn(context, at, to, range);
+    at = to;
+    const int64_t after = clock_now(), took = after - before;
+    if (!on(after)) return;
+    before = after;
+    if (took < kStep && width < INT64_MAX / 8)
+      width *= 4;
+    else if (took > 8 * kStep)
+      width = std::max<int64_t>(width / 4, 1);
+  }
+}
+
 struct Region {
   int64_t n;
   int parts;
@@ -255,6 +277,7 @@ struct Region {
   std::exception_ptr error;
   int64_t own_time = 0;   // nanoseconds of the calling thread for its parts
   int64_t own_units = 0;  // of n, which it has had; 0: all
+  int64_t grain = 0;      // of steps; 0: each part as one
 
   void run(int part) noexcept {
     int64_t begin = n * part / parts, end = n * (part + 1) / parts;
@@ -263,7 +286,13 @@ struct Region {
     bool before = me.inside;
     me.inside = true;
     try {
-      fn(context, begin, end, part);
+      if (grain == 0)
+        fn(context, begin, end, part);
+      else
+        in_steps(begin, end, grain, fn, context, part, [this](int64_t time) {
+          stop_if_asked(time);
+          return !failed.load(std::memory_order_relaxed);
+        });
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
@@ -477,11 +506,17 @@ void parallel(int64_t n, int64_t grain, int most, RangeFn fn, void* context) {
   Mark& me = t_mark;
   const int parts = std::min(most_ranges(n, grain), most);
   if (parts <= 1 || !take_pool(me)) {
+    if (may_stop())
+      return in_steps(0, n, grain, fn, context, 0, [](int64_t time) {
+        stop_if_asked(time);
+        return true;
+      });
     fn(context, 0, n, 0);
     return;
   }
   const int64_t begin = clock_now();
-  Region region{n, parts, fn, context, {}, {}, 0, 0};
+  stop_if_asked(begin);
+  Region region{n, parts, fn, context, {}, {}, 0, 0, may_stop() ? grain : 0};
   if (!me.account.pays(begin)) {
     region.parts = 1;
     region.run(0);  // as in a region: what is nested runs alone

@@ -7,6 +7,7 @@
 
 #include "core/backends.h"
 #include "core/blocks.h"
+#include "core/interrupt.h"
 #include "core/kept.h"
 #include "engine/autograd.h"
 #include "engine/capture_ends.h"
@@ -441,6 +442,12 @@ void Capture::run(int stage, int part) {
       if (l.fate == Fate::Runs || (again && l.fate == Fate::Constant))
         trace_replay(l, device_, text_of_place(l.place));
     }
+  // Once more from its start: what it writes nobody has yet.
+  const bool fresh = hears_interrupts() && std::none_of(slots_.begin(), slots_.end(), [&](auto& s) {
+                       return s.written && s.storage && s.within(stage) && s.kind != Kind::Inner &&
+                              s.kind != Kind::Output;
+                     });
+  const MayStop stoppable(fresh, work_);
   try {
     if (again)
       for (size_t i = p.first; i < p.last; ++i)

@@ -157,6 +157,7 @@ void set_eager(bool);
 struct Hooks {
   void* (*release_gil)() = nullptr;
   void (*acquire_gil)(void*) = nullptr;
+  bool (*hears)() = nullptr;  // before that: this thread's user may interrupt what it computes
   std::string (*call_site)() = nullptr;  // file and line of the caller's program; "" if unknown
 };
 std::string call_site();

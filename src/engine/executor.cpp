@@ -5,6 +5,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/interrupt.h"
 #include "core/kept.h"
 #include "engine/capture.h"
 #include "engine/counters.h"
@@ -40,6 +41,16 @@ const char* row_label(const pf_node& n) {
 
 namespace {
 
+// Calls fn(storage) for everything that the group was to write.
+template <class F>
+void each_written(Group& g, F&& fn) {
+  for (Phase& ph : g.phases)
+    for (int i = 0; i < ph.nnodes; ++i) fn(*ph.outputs[i].storage);
+  if (g.has_anchor)
+    for (int i = 0; i < g.anchor.nouts; ++i)
+      if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
+}
+
 class Execution {
  public:
   Execution(Group& g, bool to_anchor)
@@ -65,6 +76,10 @@ class Execution {
   }
   void prepare_kernel();
   void ask();
+  int64_t work_of(const PlannedProgram& p) const {
+    return p.phase ? p.phase->numel * p.key.nnodes : 0;
+  }
+  bool makes_fresh() const;
   void supply(PlannedProgram&);
   void launch(const PlannedProgram&);
   void supply_kernel();
@@ -76,7 +91,8 @@ class Execution {
   Plan plan_;
   std::shared_ptr<const CompiledProgram> programs_[4];
   pf_tensor tensors_[kMaxAnchorTensors];
-  int64_t work_ = 0;  // elements of the kernel's tensors
+  int64_t work_ = 0;       // elements of the kernel's tensors
+  bool may_stop_ = false;  // half of it computed harms nobody
   pf_group group_{};
   int32_t joined_ = 0;
   pf_index_error error_{};
@@ -189,10 +205,11 @@ void Execution::supply(PlannedProgram& planned) {
     }
     planned.out[o].data = p.address();
   }
-  long_work(ph.numel * planned.key.nnodes);
+  long_work(work_of(planned));
 }
 
 void Execution::launch(const PlannedProgram& planned) {
+  const MayStop stoppable(may_stop_ && hears_interrupts(), work_of(planned));
   bump(counters().programs);
   pf_status status = b_->program_launch(g_.device.index, handle_of(stream_),
                                         program(planned)->kernel, &planned.launch);
@@ -230,6 +247,7 @@ void Execution::supply_kernel() {
 
 void Execution::launch_kernel() {
   const AnchorCall& a = g_.anchor;
+  const MayStop stoppable(may_stop_ && hears_interrupts(), work_);
   const KeepScope keep(a.options.keeps >= 0 && g_.device.is_cpu()
                            ? a.tensors[a.options.keeps].storage.get()
                            : nullptr);
@@ -258,7 +276,17 @@ void Execution::launch_kernel() {
     g_.capture->note_group(plan_, a, group_, program(plan_.before), program(plan_.after));
 }
 
+// Whether nothing that is written holds values already.
+bool Execution::makes_fresh() const {
+  bool fresh = true;
+  each_written(g_, [&](Storage& s) { fresh &= s.data == nullptr; });
+  return fresh;
+}
+
 void Execution::run() {
+  const int64_t most = std::max({work_ * 16, work_of(plan_.before), work_of(plan_.after),
+                                 work_of(plan_.early), work_of(plan_.late)});
+  if (most >= kLongWork) may_stop_ = makes_fresh();
   if (plan_.before.phase) supply(plan_.before);
   if (plan_.before.runs() && !(together_ && plan_.before_joins())) launch(plan_.before);
   if (plan_.early.phase) supply(plan_.early);
@@ -273,16 +301,6 @@ void Execution::run() {
 }
 
 // ---- what becomes of a window -------------------------------------------------------------------
-
-// Calls fn(storage) for everything that the group was to write.
-template <class F>
-void each_written(Group& g, F&& fn) {
-  for (Phase& ph : g.phases)
-    for (int i = 0; i < ph.nnodes; ++i) fn(*ph.outputs[i].storage);
-  if (g.has_anchor)
-    for (int i = 0; i < g.anchor.nouts; ++i)
-      if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
-}
 
 // `kept`: the last phase goes on reading what it reads, and writing what it writes; its counts.
 void clear(Group& g, const PhaseCounts* kept = nullptr) {

@@ -14,7 +14,7 @@ namespace {
 Hooks g_hooks;
 thread_local int t_gil_depth = 0;
 thread_local void* t_gil_state = nullptr;
-constexpr int64_t kLongWork = 1 << 17;  // elements; giving the GIL away costs about a microsecond
+thread_local bool t_hears = false;
 
 thread_local std::string t_site;  // from before the GIL was given away
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_site); });
@@ -43,8 +43,13 @@ void long_work(int64_t elements) {
   if (elements < kLongWork || !g_hooks.release_gil || t_gil_depth == 0 || t_gil_state) return;
   if (tracing()) t_site = call_site();
   AtWork::enter();  // before somebody else has the GIL, and may fork
+  t_hears = g_hooks.hears();
   t_gil_state = g_hooks.release_gil();
   if (!t_gil_state) AtWork::leave();
+}
+
+bool hears_interrupts() {
+  return t_gil_state && t_hears;
 }
 
 }  // namespace pyflame::engine

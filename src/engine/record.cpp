@@ -5,6 +5,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/interrupt.h"
 #include "core/kept.h"
 #include "core/lock.h"
 #include "core/mapped.h"
@@ -617,11 +618,13 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     const std::span<Ref<Storage>> held(count > kFew ? many.data() : few, count);
     StreamState* stream = g.stream(device);
     int64_t work = 0;
+    bool fresh = true;  // nothing that is written holds values already
     each([&](int i, const Tensor& t) {
       pf_tensor& p = tensors[static_cast<size_t>(i)];
       if (!t.defined()) return set_undefined(p);
       held[static_cast<size_t>(i)] = Ref<Storage>::share(t->storage.get());
       if (t->storage->poisoned) raise_poison(*t->storage);
+      fresh &= i >= static_cast<int>(outs.size()) || !t->storage->data;
       ensure_memory(*t->storage, stream, {options.op, t->dtype, &t->shape});
       char* base = static_cast<char*>(t->storage->data);
       set_tensor(p, base + t->offset * static_cast<int64_t>(itemsize(t->dtype)), t->dtype, t->shape,
@@ -636,6 +639,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       trace_kernel(k, device, options);
     const bool keeps = options.keeps >= 0 && device.is_cpu() && !runs_at_once(device);
     const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
+    const MayStop stoppable(fresh && hears_interrupts(), work);
     if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
       run_kernel(k, device, stream, tensors, scalars, options);
     if (g.capture) [[unlikely]] {

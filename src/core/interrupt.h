@@ -1,0 +1,64 @@
+// Ctrl-C while the CPU computes for long. Python's handler only notes the signal, and raises when
+// the interpreter goes on: behind a sum over 2^34 elements that is minutes later. So a kernel whose
+// results nobody has yet may be given up: it throws Interrupted, its results count as never
+// computed.
+//
+// The thread that called asks, no other. Between a caller's own tensors nothing is given up: a
+// weight would be half updated.
+#pragma once
+
+#include <cstdint>
+
+namespace pyflame {
+
+// No std::exception: whoever takes another way where a library fails is not to take it here.
+class Interrupted {
+ public:
+  static constexpr const char* kText =
+      "pf: the values were never computed, as their operation was interrupted; compute them again";
+  // The first that is told of it gets the interrupt itself, who reads the results later an error.
+  // Under the GIL.
+  bool first() const {
+    const bool before = told_;
+    told_ = true;
+    return !before;
+  }
+
+ private:
+  mutable bool told_ = false;
+};
+
+namespace detail {
+extern constinit thread_local int64_t t_next_question;  // of the clock, in nanoseconds
+inline constexpr int64_t kNever = INT64_MAX;
+void ask(int64_t time);
+}  // namespace detail
+
+// While it lives, kernels that this thread runs may be given up; they work over about so many
+// elements.
+class MayStop {
+ public:
+  MayStop(bool may, int64_t elements);
+  ~MayStop();
+  MayStop(const MayStop&) = delete;
+  MayStop& operator=(const MayStop&) = delete;
+
+ private:
+  bool may_;
+};
+inline bool may_stop() {
+  return detail::t_next_question != detail::kNever;
+}
+// At a time of CLOCK_MONOTONIC. Throws Interrupted.
+inline void stop_if_asked(int64_t time) {
+  if (time >= detail::t_next_question) [[unlikely]]
+    detail::ask(time);
+}
+void stop_if_asked();  // now; reads the clock where it may stop at all
+
+// What a backend's entry point has turned into a status: noted by it, taken by who reads the
+// status.
+void note_interrupted();
+bool take_interrupted();
+
+}  // namespace pyflame
