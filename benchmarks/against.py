@@ -115,7 +115,9 @@ def main():
     ratios = [r["ratio"] for r in rows if "ratio" in r]
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        print(f"{len(ratios)} cases, geometric mean {mean:.3f}, beyond {args.within:.0%}: {len(beyond)}")
+        print(
+            f"{len(ratios)} cases, geometric mean {mean:.3f}, beyond {args.within:.0%}: {len(beyond)}"
+        )
         for row in sorted(beyond, key=lambda r: r["ratio"]):
             print(f"  {row['case']:<36} {row['ratio']:.3f}")
     return 1 if any(r["ratio"] < 1 - args.within for r in beyond) else 0

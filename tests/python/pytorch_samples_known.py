@@ -83,6 +83,7 @@ BESIDE = {
     },
     "cov": [("value", r"^result", _EXACTER)],
     "nn.functional.hardsigmoid": [("grad", r"^gradient of leaf 0", _EXACTER)],
+    "logcumsumexp": [("value", r"^result", "imaginary parts of `logcumsumexp` lie within pi of 0")],
     "nn.functional.local_response_norm": [
         ("value", r"^result", "`local_response_norm` of integers")
     ],

@@ -106,7 +106,8 @@ def test_monitor_counts_and_writes(tmp_path):
         assert len(rows) == 3 * runs
     for r in rows:
         assert 0 < int(r["memory_used_bytes"]) < int(r["memory_total_bytes"])
-        assert 0 <= float(r["utilization_percent"]) <= 100 and r["name"]
+        # An interval in which the kernel counted no time (a machine that stood still) has none.
+        assert r["name"] and 0 <= float(r["utilization_percent"] or 0) <= 100
     assert [r["time"] for r in rows] == sorted(r["time"] for r in rows)
     assert int(rows[0]["memory_total_bytes"]) == pf.memory.mem_get_info("cpu")[1]
 
