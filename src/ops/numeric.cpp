@@ -242,12 +242,14 @@ Tensor nextafter(const Tensor& x, const Tensor& y) {
     r = where(eq(a, b), b, where(zero, small, moved));
     r = where(logical_or(isnan(a), isnan(b)), add(a, b), r);
   }
-  if (autograd::wanted({a, b}))
-    autograd::attach(op, {r}, {a, b}, {autograd::Saved(a), autograd::Saved(b)},
-                     [](const Context& c) -> Grads {
-                       const Tensor zero = zeros_like(c.grad());
-                       return {where(ne(c.saved(0), c.saved(1)), c.grad(), zero), zero};
-                     });
+  if (autograd::wanted({a, b})) {
+    NoGrad off;
+    // Not the operands: nextafter_ writes to one of them.
+    autograd::attach(op, {r}, {a, b}, {autograd::Saved(ne(a, b))}, [](const Context& c) -> Grads {
+      const Tensor zero = zeros_like(c.grad());
+      return {where(c.saved(0), c.grad(), zero), zero};
+    });
+  }
   return r;
 }
 Tensor nextafter_(Tensor x, const Tensor& y) {
