@@ -706,7 +706,8 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   if (all.groups != 1 || all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all)) return false;
   const Lies from(x), to(y);
   if ((!from.pixels && !from.images) || (!to.pixels && !to.images) || !aligned(p.x.data, 16) ||
-      !aligned(p.y.data, 16) || all.n % 4 != 0)
+      !aligned(p.y.data, 16) || all.n % 4 != 0 ||
+      (!to.pixels && product(all.pixels) % 4 != 0))  // whole chunks are turned
     return false;
   KernelArgs a = given;
   a.around = nullptr;
@@ -725,19 +726,7 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   r.c = to.pixels ? q.out : a.workspace(static_cast<size_t>(q.m * q.n) * sizeof(float));
   const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind), !from.pixels);
   if (!range) return false;
-  if (!to.pixels && product(all.pixels) % 4 == 0) {
-    turn_images(a, y.data, r.c, y, true, sizeof(float));
-  } else if (!to.pixels) {
-    pf_tensor pixels = y;
-    pixels.data = r.c;
-    pixels.strides[1] = 1;
-    int64_t apart = q.n;
-    for (int d = y.ndim - 1; d != 1; d = d == 2 ? 0 : d - 1) {
-      pixels.strides[d] = apart;
-      apart *= y.shape[d];
-    }
-    copy_tensor(a, y, pixels);
-  }
+  if (!to.pixels) turn_images(a, y.data, r.c, y, true, sizeof(float));
   pf_conv rest = all;
   tiles(a, p, rest, t, range);
   note_float32(a, t, false, {"our kernels, in float32 by parts of bfloat16", nullptr});

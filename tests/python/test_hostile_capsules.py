@@ -101,7 +101,7 @@ def test_what_is_no_capsule_of_dlpack():
     )
     with pytest.raises(pf.ValueError, match="of something else"):
         pf.from_dlpack(Gives(make(ctypes.addressof(MEMORY), b"other", None)))
-    used = pf.ones(3).__dlpack__()
+    used = pf.ones(3, device="cpu").__dlpack__()
     pf.from_dlpack(used)
     with pytest.raises(pf.ValueError, match="used before"):
         pf.from_dlpack(used)
