@@ -205,13 +205,6 @@ EXEMPT += [
         program=r"m\.zeros\(",
     ),
     Exempt(
-        ("addr",),
-        "dtype",
-        r"int64, not bool",
-        "bools times whole numbers are whole numbers",
-        program=r"m\.bool",
-    ),
-    Exempt(
         ("any", "all"),
         "dtype|value",
         r"",
