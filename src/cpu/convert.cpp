@@ -109,7 +109,7 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
     }
     if (stream) finish_streaming();
   };
-  if (!direct && stack_is_small()) return parallel_with(boxes, grain, kBox, move);
+  if (stack_is_small()) return parallel_with(boxes, grain, kBox, move);
   parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
     alignas(64) char buffer[kBox];
     move(begin, end, buffer);
