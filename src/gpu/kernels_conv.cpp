@@ -357,6 +357,13 @@ bool by_rows(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
   return true;
 }
 
+// What is gathered lies densely, pixels of q.channels.
+void as_pixels(pf_conv& q) {
+  q.channel = 1;
+  q.batch = q.channels;
+  for (int d = 2; d >= 0; q.batch *= q.size[d--]) q.at[d] = q.batch;
+}
+
 // Channels side by side, as kernels/conv_gather.h takes them.
 bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
   if (!gathered_product_fits(a.traits(), t, p.tf32)) return false;
@@ -371,12 +378,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
     fits = fits && q.at[d] % chunk == 0;
   }
   q.channels = ceil_div(q.channels, chunk) * chunk;
-  if (!fits) {
-    q.channel = 1;
-    int64_t step = q.channels;
-    for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
-    q.batch = step;
-  }
+  if (!fits) as_pixels(q);
   (p.kind == Kind::Weight ? q.m : q.k) = q.channels * product(q.taps);
   double reach = double(q.batch) * double(x.shape[0]);
   for (int d = 0; d < 3; ++d)
@@ -671,10 +673,7 @@ bool weight_in_parts(const KernelArgs& given, const Problem& p, const pf_conv& a
   KernelArgs a = given;
   a.around = nullptr;
   pf_conv q = all;
-  q.channel = 1;
-  int64_t step = q.channels;
-  for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
-  q.batch = step;
+  as_pixels(q);
   q.m = q.channels * product(q.taps);
   Product r{};
   r.m = q.n, r.n = q.m, r.k = q.k;
@@ -712,10 +711,7 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   KernelArgs a = given;
   a.around = nullptr;
   pf_conv q = all;
-  q.channel = 1;
-  int64_t step = q.channels;
-  for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
-  q.batch = step;
+  as_pixels(q);
   q.k = q.channels * product(q.taps);
   Product r{};
   r.m = q.m, r.n = q.n, r.k = q.k;
