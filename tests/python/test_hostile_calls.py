@@ -61,6 +61,24 @@ def test_on_a_small_stack(tmp_path):
     child(tmp_path, "walk", 0, int(ROWS * SHARE), PYFLAME_TEST_STACK=str(128 << 10))
 
 
+@pytest.mark.cpu_only
+def test_copies_on_a_small_stack():
+    """Of large tensors: strided ones, and such that are turned box by box."""
+    code = """
+import threading, pyflame as pf
+threading.stack_size(128 << 10)
+x, sums = pf.randn(16, 64, 56, 56), []
+def copies():
+    for y in (x[:, ::2, 3:50, 2:40], x.transpose(0, 1), x.permute(3, 2, 0, 1), x.half()[:, 1:]):
+        sums.append(pf.equal(y.contiguous().cpu(), y.cpu()))
+thread = threading.Thread(target=copies)
+thread.start()
+thread.join()
+assert sums == [True] * 4, sums
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
+
+
 @pytest.mark.parametrize("kind", ["chain", "objects"])
 def test_hostile_programs(kind, tmp_path):
     child(tmp_path, kind, 0, int(200 * SHARE))
