@@ -198,9 +198,9 @@ void split(const KernelArgs& args, const void* from, Planes& r, pf_u32* range) {
       args.compile("float_parts.h", Defines().value("PF_V", vector ? 4 : 1), "pf_float_parts_of"),
       blocks_for(r.lines * r.pitch / 4, 256, int64_t{8} * args.traits().compute_units), 256, 0, q);
 }
-// Images as pixels of channels: of so many pixels each.
-void split_images(const KernelArgs& args, const void* from, Planes& r, int64_t pixels,
-                  pf_u32* range) {
+// The same of images, of so many pixels each, whose channels come side by side; 0: as it lies.
+void split(const KernelArgs& args, const void* from, Planes& r, pf_u32* range, int64_t pixels) {
+  if (pixels == 0) return split(args, from, r, range);
   r.data = args.workspace(static_cast<size_t>(3 * r.lines * r.pitch) * 2);
   const pf_float_parts q{from, r.data, range, r.n, pixels, pixels, r.pitch};
   const Defines options =
@@ -285,10 +285,7 @@ const pf_u32* convolution_of_parts(const KernelArgs& args, const Product& p, con
       w{nullptr, p.n * p.k / c, c, c, c, true};
   auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
   args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
-  if (images)
-    split_images(args, conv.gathered, x, conv.size[1] * conv.size[2], range);
-  else
-    split(args, conv.gathered, x, range);
+  split(args, conv.gathered, x, range, images ? conv.size[1] * conv.size[2] : 0);
   split(args, p.b, w, range + PF_RANGE_WORDS);
   Product in_parts = p;
   in_parts.dtype = DType::BFloat16;
@@ -354,14 +351,8 @@ const pf_u32* weight_gradient_of_parts(const KernelArgs& args, const Product& p,
       x{nullptr, pictures * conv.size[1] * conv.size[2], c, c, c, true};
   auto* range = static_cast<pf_u32*>(args.workspace(2 * PF_RANGE_WORDS * sizeof(pf_u32)));
   args.fill(range, 0, 2 * PF_RANGE_WORDS * sizeof(pf_u32));
-  const auto take = [&](const void* from, Planes& r, bool images, int64_t pixels, pf_u32* seen) {
-    if (images)
-      split_images(args, from, r, pixels, seen);
-    else
-      split(args, from, r, seen);
-  };
-  take(p.a, y, y_images, conv.pixels[1] * conv.pixels[2], range);
-  take(conv.gathered, x, x_images, conv.size[1] * conv.size[2], range + PF_RANGE_WORDS);
+  split(args, p.a, y, range, y_images ? conv.pixels[1] * conv.pixels[2] : 0);
+  split(args, conv.gathered, x, range + PF_RANGE_WORDS, x_images ? conv.size[1] * conv.size[2] : 0);
   Product in_parts = p;
   in_parts.dtype = DType::BFloat16;
   pf_conv planes = conv;
