@@ -4,8 +4,6 @@
 // columns alone.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 
 #include "engine/trace.h"
 #include "gpu/attention_hopper.h"
@@ -59,11 +57,7 @@ struct Shape {
 // float32 as sums of bfloat16: how many (PF_PARTS), or 0 where ordinary arithmetic multiplies. Two
 // are what PyTorch's "high" allows beside TF32, and have more bits than that.
 int parts_of_float32(const Traits& t) {
-  static const bool vectors = [] {
-    const char* v = std::getenv("PYFLAME_GPU_FLOAT32");
-    return v && std::strcmp(v, "vector") == 0;
-  }();
-  if (vectors || t.amd || matrix_unit(t) == 0 || t.max_shared < 99 * 1024) return 0;
+  if (vectors_asked() || t.amd || matrix_unit(t) == 0 || t.max_shared < 99 * 1024) return 0;
   return float32_matmul_precision() == MatmulPrecision::Highest ? 3 : 2;
 }
 // Of float32 in parts: what fits into registers and 99 KB of shared memory. Of gradients more warps

@@ -152,6 +152,9 @@ bool norm_product(const KernelArgs&, const Product&, const RowNorm&);
 bool gathered_product_fits(const Traits&, DType, bool tf32);
 bool gathered_product(const KernelArgs&, const Product&, const pf_conv&, int operand, int inverse);
 
+// Whether PYFLAME_GPU_FLOAT32 leaves float32 to ordinary arithmetic.
+bool vectors_asked();
+
 // A convolution in float32 of dense pictures, channels last or (`images`) pixels, by parts, as
 // product_of_parts(); what has no parts is left undone, and `range` tells on the device. Null where
 // it is no gain.

@@ -228,6 +228,9 @@ MapTiling parts_tiling(const Product& p) {
 // arithmetic.
 constexpr double kLeastWork = 0x1p23;
 constexpr int64_t kLeastK = 128, kLeastSide = 200, kMostBytes = int64_t{1} << 30;
+
+}  // namespace
+
 bool vectors_asked() {
   static const bool asked = [] {
     const char* v = std::getenv("PYFLAME_GPU_FLOAT32");
@@ -235,8 +238,6 @@ bool vectors_asked() {
   }();
   return asked;
 }
-
-}  // namespace
 
 bool product_of_parts(const KernelArgs& args, const Product& p) {
   const Traits& t = args.traits();
