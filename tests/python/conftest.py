@@ -18,7 +18,7 @@ import pyflame as pf
 
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
-FILES = os.environ.get("PYFLAME_TEST_FILES", "0/1")
+FILES = os.environ.pop("PYFLAME_TEST_FILES", "0/1")  # a test that starts pytest names its file
 RACES = os.environ.get("PYFLAME_TEST_RACES", "0") == "1"
 MARKERS = """
 cpu_only: about memory of the host; skipped elsewhere

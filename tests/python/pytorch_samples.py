@@ -21,6 +21,7 @@ import subprocess
 import sys
 import types
 import unittest
+import unittest.mock
 import warnings
 import zlib
 
@@ -57,7 +58,9 @@ def table():
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase
         sys.modules["expecttest"] = stand_in
-    from torch.testing._internal.common_methods_invocations import op_db
+    # Its import would forbid every later test of the process to set flags of precision.
+    with unittest.mock.patch.object(torch.backends, "disable_global_flags", lambda: None):
+        from torch.testing._internal.common_methods_invocations import op_db
 
     return {e.full_name: e for e in op_db}
 
