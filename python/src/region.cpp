@@ -231,8 +231,8 @@ void release(const std::vector<Tensor>& outputs, const Edges& inputs) {
   for (const Tensor& o : outputs)
     walk(autograd::edge_of(o), seen, [&](const Edge& e) {
       if (ends.at(e)) return false;
-      e.node->release();
       e.node->released = true;
+      e.node->release();
       return true;
     });
 }

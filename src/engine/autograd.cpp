@@ -336,7 +336,8 @@ Tensor Saved::get(const Node& owner) const {
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
   if (packed_) {
-    const auto& kept = static_cast<const PackedNode&>(*history_.node);
+    const Ref<Node> held = history_.node;  // a pass within the hook may free what is saved
+    const auto& kept = static_cast<const PackedNode&>(*held);
     const Tensor t = kept.packed->unpack();
     return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
@@ -379,6 +380,7 @@ Grads FunctionNode::apply(const Grads& grads) {
   PF_CHECK(!released || saved_.empty(), AutogradError, "backward", "the graph of ", name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
+  const Running running(&running_);
   Grads zeros;
   if (shapes_.empty()) return grads[0].defined() ? fn_({*this, grads, zeros}) : Grads(next.size());
   Grads all = grads;
@@ -404,7 +406,7 @@ void take_gates(const Tensor& result, bool (*takes)(const Tensor&)) {
 void FunctionNode::release() {
   if (saved_.empty()) return;  // nothing to free: it may run again
   for (Saved& s : saved_) s.reset();
-  fn_ = nullptr;
+  if (running_ == 0) fn_ = nullptr;  // else it goes with the node
   redo = nullptr;
 }
 
@@ -614,8 +616,8 @@ CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const T
 
 void CopySlices::release() {
   if (inner_) {
-    inner_->release();
     inner_->released = true;
+    inner_->release();
   }
 }
 

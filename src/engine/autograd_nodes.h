@@ -85,6 +85,15 @@ class FunctionNode final : public Node, public Redoable {
     DType dtype;
     Device device;
   };
+  // A hook that fn_ calls may run a pass over this node, which frees it.
+  struct Running {
+    uint32_t* depth;
+    explicit Running(uint32_t* d) : depth(d) { ++*depth; }
+    ~Running() { --*depth; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+  };
+  uint32_t running_ = 0;  // how often fn_ is being called
   std::vector<Saved> saved_;
   BackwardFn fn_;
   std::vector<Result> shapes_;

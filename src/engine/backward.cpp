@@ -320,8 +320,8 @@ class Pass {
   }
   void finish(Node& n) const {
     if (retain_graph_) return;
+    n.released = true;  // at once: what goes away may call Python, which may come here again
     n.release();
-    n.released = true;
   }
   // What has passed a gate as if it were open is made what it should be.
   void close_gate(Waiting& w) const {

@@ -13,6 +13,7 @@ names  functions and methods of Python's by name, with such arguments
 empty  members of Tensor and functions of the extension module, with objects of the right class
        without a tensor inside, and of classes that are like it
 chain, objects  short programs: hostile_programs.py
+hooks  training whose hooks interfere: hostile_hooks.py
 """
 
 import contextlib
@@ -479,9 +480,11 @@ def main(path, kind, seed, first, end):
     pf.ones(3).sum().item()
     bounded()
     sys.modules.setdefault("hostile", sys.modules[__name__])  # hostile_programs imports this file
+    import hostile_hooks
     import hostile_programs
 
     programs = {"chain": hostile_programs.chain, "objects": hostile_programs.objects}
+    programs["hooks"] = hostile_hooks.hooks
     make = {"walk": walk, "wild": wild, "names": names, "empty": empty, **programs}[kind]
     with open(path, "w", errors="backslashreplace") as f:
 

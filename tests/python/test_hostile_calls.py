@@ -79,6 +79,6 @@ assert sums == [True] * 4, sums
     subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
 
 
-@pytest.mark.parametrize("kind", ["chain", "objects"])
+@pytest.mark.parametrize("kind", ["chain", "objects", "hooks"])
 def test_hostile_programs(kind, tmp_path):
     child(tmp_path, kind, 0, int(200 * SHARE))

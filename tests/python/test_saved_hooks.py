@@ -127,6 +127,67 @@ def test_what_is_packed_goes_with_the_backward_pass():
         y.backward()
 
 
+@pytest.mark.parametrize("f", [pf.sin, lambda x: x @ x, lambda x: pf.nn.functional.layer_norm(x, [3])])
+def test_a_pass_while_saved_values_go_away(f):
+    """By a finalizer of what was packed: the graph is used up already, in whatever thread."""
+    x = pf.ones(3, 3, requires_grad=True)
+    said = []
+
+    def refused():
+        with pytest.raises(pf.AutogradError, match="already used and freed"):
+            loss.backward()
+        said.append(threading.current_thread())
+
+    def again():
+        refused()
+        thread = threading.Thread(target=refused)
+        thread.start()
+        thread.join()
+
+    def pack(t):
+        kept = t.clone()
+        weakref.finalize(kept, again)
+        return kept
+
+    with graph.saved_tensors_hooks(pack, lambda t: t):
+        y = f(x)
+    loss = y.sum()
+    loss.backward()
+    assert said and len(said) % 2 == 0
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("name", ["layer_norm", "linear", "conv1d", "mul"])
+def test_a_pass_within_a_hook_that_unpacks(name, create_graph):
+    """It uses the graph up, which the outer pass then finds freed, in the midst of a node."""
+    f = {
+        "layer_norm": lambda a, b: pf.nn.functional.layer_norm(a, [3], b[0], b[1]),
+        "linear": pf.nn.functional.linear,
+        "conv1d": lambda a, b: pf.nn.functional.conv1d(a.unsqueeze(0), b.unsqueeze(-1)),
+        "mul": pf.mul,
+    }[name]
+    within = False
+
+    def unpack(t):
+        nonlocal within
+        if not within:
+            within = True
+            loss.backward()
+        return t
+
+    a, b = (pf.randn(3, 3, requires_grad=True) for _ in range(2))
+    with graph.saved_tensors_hooks(lambda t: t.clone(), unpack):
+        loss = f(a, b).sum()
+    with pytest.raises(pf.AutogradError, match="already used and freed"):
+        loss.backward(create_graph=create_graph)
+    inner = a.grad.clone()
+    loss = f(a, b).sum()
+    a.grad = None
+    loss.backward()
+    assert pf.equal(inner, a.grad)
+
+
 def test_custom_functions_save_through_hooks():
     class Square(pf.autograd.Function):
         @staticmethod

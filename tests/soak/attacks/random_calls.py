@@ -13,7 +13,7 @@ from pathlib import Path
 from harness import Finding, Victim
 
 TESTS = Path(__file__).resolve().parents[2] / "python"
-KINDS = ("walk", "wild", "names", "chain", "objects")
+KINDS = ("walk", "wild", "names", "chain", "objects", "hooks")
 CHILD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -26,6 +26,7 @@ BATCH = {
     "names": 1500,
     "chain": 400,
     "objects": 300,
+    "hooks": 300,
 }  # draws of one child
 PATIENCE = 300.0  # seconds without a new call: a hang, on a machine with other work, too
 
