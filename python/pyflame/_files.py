@@ -14,6 +14,11 @@ from . import _C
 FileError = _C.FileError
 
 
+def shown(path):
+    """The path as UTF-8 text, for messages: the name of a file may be any bytes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def open_regular(path, op, *, directory=False, flags=os.O_RDONLY):
     """A descriptor of the regular file (or directory) `path`, open for reading or as `flags` say.
     FileError when it is something else; OSError as os.open."""
@@ -29,7 +34,7 @@ def open_regular(path, op, *, directory=False, flags=os.O_RDONLY):
     os.close(fd)
     what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
     raise FileError(
-        f"pf.{op}: '{path}' is {what}; expected a "
+        f"pf.{op}: '{shown(path)}' is {what}; expected a "
         f"{'directory' if directory else 'file'}; check the path"
     )
 
@@ -40,13 +45,13 @@ def read_regular(path, op, limit=None):
         size = os.fstat(f.fileno()).st_size
         if limit is not None and size > limit:
             raise FileError(
-                f"pf.{op}: '{path}' has {size} bytes; expected at most {limit}; check the path"
+                f"pf.{op}: '{shown(path)}' has {size} bytes; expected at most {limit}; check the path"
             )
         data = bytearray()
         while piece := f.read(max(size - len(data), 1)):
             data += piece
             if limit is not None and len(data) > limit:
-                raise FileError(f"pf.{op}: '{path}' grows while it is read; try again")
+                raise FileError(f"pf.{op}: '{shown(path)}' grows while it is read; try again")
     return bytes(data)
 
 

@@ -302,6 +302,12 @@ def from_file(
         )
     flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
     try:
+        name = _files.shown(filename)
+    except TypeError:
+        raise TypeError(
+            f"pf.from_file: got a {type(filename).__name__}; expected the path of a file; give one"
+        ) from None
+    try:
         file = _files.open_regular(filename, "from_file", flags=flags)
     except _C.FileError:
         raise
@@ -310,20 +316,20 @@ def from_file(
 
         kind = MissingFileError if isinstance(e, FileNotFoundError) else _C.FileError
         raise kind(
-            f"pf.from_file: '{filename}' cannot be opened ({e.strerror}); expected a file that can be "
+            f"pf.from_file: '{name}' cannot be opened ({e.strerror}); expected a file that can be "
             f"read{' and written' if shared else ''}; check the path"
         ) from None
     try:
         need, have = size * dtype.itemsize, os.fstat(file).st_size
         if have < need and not shared:
             raise _C.FileError(
-                f"pf.from_file: '{filename}' has {have} bytes; expected {need} for {size} elements of "
+                f"pf.from_file: '{name}' has {have} bytes; expected {need} for {size} elements of "
                 f"{dtype}; pass a smaller size, or shared=True to make it longer"
             )
         if not size:
             return _ops.empty(0, dtype=dtype, device=device).requires_grad_(requires_grad)
         how = "file" if shared else "copies"
-        memory = _C._MappedBytes(file, need, os.fsdecode(filename), "from_file", how)
+        memory = _C._MappedBytes(file, need, name, "from_file", how)
     finally:
         os.close(file)
     made = _C.frombuffer(memory, dtype=dtype)

@@ -9,7 +9,7 @@ import io
 import os
 
 from . import _C, _kinds
-from ._files import open_regular
+from ._files import open_regular, shown
 
 __all__ = [
     "add_safe_globals",
@@ -51,7 +51,7 @@ def path_text(f, op):
         )
     if op == "load" and not os.path.lexists(path):
         raise MissingFileError(
-            f"pf.{op}: there is no file '{path}' (from {_here()}); expected a file written "
+            f"pf.{op}: there is no file '{shown(path)}' (from {_here()}); expected a file written "
             "by pf.save or another safetensors file; check the path"
         )
     return path
@@ -270,10 +270,10 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
     path = path_text(f, "load")
     if _of_torch(_head(path)):
         with contextlib.suppress(OtherArchive):
-            return _load_torch(path, f"'{path}'", map_location, bool(mmap))
+            return _load_torch(path, f"'{shown(path)}'", map_location, bool(mmap))
     device, place = target_device(map_location)
     return _C._load_tree(
-        path, device, bool(mmap), place, _kinds.Maker(f"'{path}'", not weights_only)
+        path, device, bool(mmap), place, _kinds.Maker(f"'{shown(path)}'", not weights_only)
     )
 
 

@@ -22,8 +22,11 @@ int64_t end_of(const Geometry& g) {
   return end;
 }
 
-// The gradient of `base` for that of a view which may lie anywhere in the same memory.
+// The gradient of `base` for that of a view which may lie anywhere in the same memory; one without
+// elements may begin outside of it.
 Tensor strided_gradient(const Tensor& grad, Geometry view, Geometry base) {
+  if (grad->numel == 0 || numel(base.shape) == 0)
+    return zeros(base.shape.vec(), grad->dtype, grad->storage->device);
   const int64_t first = std::min(view.offset, base.offset);
   const int64_t size = std::max(end_of(view), end_of(base)) - first;
   view.offset -= first;

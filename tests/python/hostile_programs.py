@@ -23,6 +23,7 @@ VIEWS = [
     lambda t, i: t.expand(i % 4, *t.shape),
     lambda t, i: t.as_strided((i % 7, 3), (i % 2, 1)),
     lambda t, i: t.as_strided((i % 5,), (0,), i % 11),
+    lambda t, i: t.as_strided((2, 0), (1, 1), 2 ** (i % 63)),
     lambda t, i: t.view([pf.uint8, pf.int16, pf.float32, pf.complex64, pf.int64][i % 5]),
     lambda t, i: t.narrow(-1, i % 3, 0),
     lambda t, i: t.unfold(0, 1 + i % 3, 1 + i % 4),

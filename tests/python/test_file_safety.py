@@ -396,9 +396,34 @@ def test_any_name_of_a_file_works(tmp_path, name):
     with pytest.raises(FileError) as e:
         pf.load(tmp_path / name)
     str(e.value).encode()  # can be printed
+    os.remove(tmp_path / name)
+    with pytest.raises(FileError) as e:
+        pf.load(tmp_path / name)
+    str(e.value).encode()
     os.mkdir(tmp_path / "d")
     with pytest.raises(FileError):
         pf.save(1, tmp_path / "d" / name / "x")
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_mapped_file_works(tmp_path, name):
+    for path in (tmp_path / name, os.fsencode(tmp_path / name)):
+        pf.from_file(path, shared=True, size=4).fill_(2)
+        assert pf.from_file(path, size=4).tolist() == [2.0] * 4
+        with pytest.raises(FileError) as e:
+            pf.from_file(path, size=5)
+        str(e.value).encode()
+    with open(tmp_path / name, "wb") as f:
+        np.save(f, np.arange(6))
+    assert pf.datasets.NumPyArrays(tmp_path / name)[1][0] == 1
+    np.arange(6, dtype=np.uint16).tofile(tmp_path / name)
+    assert pf.datasets.Tokens(tmp_path / name, 2)[0][0].tolist() == [0, 1]
+    os.remove(tmp_path / name)
+    for read in (pf.from_file, pf.datasets.NumPyArrays, lambda p: pf.datasets.Tokens(p, 2)):
+        with pytest.raises(FileError) as e:
+            read(tmp_path / name)
+        str(e.value).encode()
 
 
 def test_metadata_must_be_text(tmp_path):

@@ -127,6 +127,13 @@ def test_as_strided():
     same(t.as_strided((3, 2), (2, 1), 1), np.lib.stride_tricks.as_strided(a[1:], (3, 2), (16, 8)))
     check_grad(lambda x: x.as_strided((4, 3), (2, 1), 1) ** 2, a / 3)
     check_grad(lambda x: x.as_strided((2, 3), (0, 1)) ** 2, a / 3)
+    for offset in (0, 11, 2**40, 2**62):  # nothing there: it may begin anywhere
+        x = pf.ones(10, requires_grad=True)
+        x.as_strided((0, 2), (1, 1), offset).sum().backward()
+        assert x.grad.tolist() == [0.0] * 10
+    x = pf.ones(0, 3, requires_grad=True)
+    x.as_strided((2, 0), (1, 1), 5).sum().backward()
+    assert x.grad.shape == (0, 3)
     for size, stride, offset in [
         ((5,), (3,), 0),
         ((2,), (1,), 9),

@@ -15,7 +15,7 @@ def needs(package, pip, what):
 
 
 def damaged(what, path, why, expected, fix="check the file"):
-    return _C.FileError(f"pf.datasets.{what}: '{path}' {why}; expected {expected}; {fix}")
+    return _C.FileError(f"pf.datasets.{what}: '{_files.shown(path)}' {why}; expected {expected}; {fix}")
 
 
 def path_text(path, what):
@@ -53,7 +53,7 @@ def mapped(file, begin, dtype, count, path, what):
     if not count:  # no bytes can be mapped
         return np.empty(0, dtype), None
     end = begin + count * np.dtype(dtype).itemsize
-    memory = _C._MappedBytes(file.fileno(), end, str(path), f"datasets.{what}", "none")
+    memory = _C._MappedBytes(file.fileno(), end, _files.shown(path), f"datasets.{what}", "none")
     return np.frombuffer(memory, dtype, count, begin), memory
 
 
