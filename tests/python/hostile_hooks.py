@@ -202,7 +202,9 @@ class _Program:
 
     def _kept(self, x, y):
         with pf.autograd.graph.saved_tensors_hooks(self._tell, self._tell):
-            return self.rng.choice([lambda: pf.tanh(x) * y, lambda: pf.nn.functional.linear(x, y)])()
+            return self.rng.choice(
+                [lambda: pf.tanh(x) * y, lambda: pf.nn.functional.linear(x, y)]
+            )()
 
     def _kept_by_copies(self, x, y):
         def pack(t):

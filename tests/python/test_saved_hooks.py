@@ -127,7 +127,9 @@ def test_what_is_packed_goes_with_the_backward_pass():
         y.backward()
 
 
-@pytest.mark.parametrize("f", [pf.sin, lambda x: x @ x, lambda x: pf.nn.functional.layer_norm(x, [3])])
+@pytest.mark.parametrize(
+    "f", [pf.sin, lambda x: x @ x, lambda x: pf.nn.functional.layer_norm(x, [3])]
+)
 def test_a_pass_while_saved_values_go_away(f):
     """By a finalizer of what was packed: the graph is used up already, in whatever thread."""
     x = pf.ones(3, 3, requires_grad=True)

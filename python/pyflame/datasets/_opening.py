@@ -15,7 +15,9 @@ def needs(package, pip, what):
 
 
 def damaged(what, path, why, expected, fix="check the file"):
-    return _C.FileError(f"pf.datasets.{what}: '{_files.shown(path)}' {why}; expected {expected}; {fix}")
+    return _C.FileError(
+        f"pf.datasets.{what}: '{_files.shown(path)}' {why}; expected {expected}; {fix}"
+    )
 
 
 def path_text(path, what):
