@@ -109,7 +109,7 @@ bool saves(const Node& n) {
     void node(const Ref<Node>& other) override {  // what a node is made of, and not before it
       const bool before = std::any_of(of.next.begin(), of.next.end(),
                                       [&](const Edge& e) { return e.node.get() == other.get(); });
-      if (other && !before) found |= saves(*other);
+      if (other && !before && !found) found = saves(*other);
     }
     void tensor(const Tensor& t) override { found |= t.defined(); }
     void packed(const Ref<autograd::Packed>&) override { found = true; }
