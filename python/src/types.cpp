@@ -89,8 +89,11 @@ PyObject* named_elsewhere(std::string_view name) {
   const auto* found = std::ranges::find(kElsewhere, kind);
   if (found == std::end(kElsewhere)) return nullptr;
   int number = -1;
-  if (kind.size() < name.size())  // as "cpu:1" is read: the same errors
-    number = parse_device("cuda" + std::string(name.substr(kind.size()))).index;
+  if (kind.size() < name.size()) try {  // as "cpu:1" is read
+      number = parse_device("cuda" + std::string(name.substr(kind.size()))).index;
+    } catch (const DeviceError&) {
+      PF_FAIL(DeviceError, "device", "got '", name, "'; the index after ':' must be 0 to 127");
+    }
   auto* d = reinterpret_cast<NamedDevice*>(check(wrap(Device{})));
   d->elsewhere = *found;
   d->number = number;

@@ -87,6 +87,10 @@ class _Program:
         finally:
             self.depth -= 1
 
+    def _when_it_ends(self, t):
+        act = weakref.WeakMethod(self.act)  # the program has what it waits for
+        weakref.finalize(t, lambda: (now := act()) and now()).atexit = False
+
     def _loss(self, t):
         return self.rng.choice(self.losses or [t.sum()])
 
@@ -167,7 +171,7 @@ class _Program:
         gc.collect()
 
     def do_at_its_end(self, t, g):
-        weakref.finalize(g, self.act).atexit = False
+        self._when_it_ends(g)
 
     def do_checkpoint(self, t, g):
         pf.utils.checkpoint.checkpoint(self.module, t, use_reentrant=False).sum().backward()
@@ -209,7 +213,7 @@ class _Program:
     def _kept_by_copies(self, x, y):
         def pack(t):
             kept = t.clone()
-            weakref.finalize(kept, self.act).atexit = False
+            self._when_it_ends(kept)
             return kept
 
         with pf.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
