@@ -45,6 +45,12 @@ class Generator:
         """Puts back what get_state() returned."""
         self._state = _unpack(state)
 
+    def clone_state(self):
+        """A new generator in the state of this one; either then draws without the other."""
+        new = Generator(self.device)
+        new._state = self._state
+        return new
+
 
 class _Default(Generator):
     def __init__(self):

@@ -259,3 +259,15 @@ def test_permutations_hold_each_number_once(n):
     same(np.sort(p.cpu().numpy()), np.arange(n))
     if n > 100:  # no part of it stays where it was
         assert abs(np.corrcoef(p.cpu().numpy(), np.arange(n))[0, 1]) < 5 / n**0.5
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_clone_state_draws_on_its_own(default):
+    source = pf.random.default_generator if default else pf.Generator()
+    source.manual_seed(7)
+    pf.rand(3, generator=source)
+    clone = source.clone_state()
+    assert clone.initial_seed() == source.initial_seed()
+    first, second = pf.rand(5, generator=clone).tolist(), pf.rand(5, generator=clone).tolist()
+    assert pf.rand(5, generator=source).tolist() == first  # the clone's draws moved only the clone
+    assert pf.rand(5, generator=source).tolist() == second
