@@ -121,41 +121,58 @@ class Step:
             elif given.shown_in(result):
                 variant.reason = "results that look at arguments which share memory with each other"
             return result
-        if variant.capture is not None and variant.knows_otherwise(given.originals):
-            return self._as_always(None, KNOWN, args, kwargs)
-        changed = variant.state.changed() if variant.capture is not None else ""
-        verify = changed or variant.calls == 2 or variant.since_verified >= self.how.verify_every
-        if verify and variant.calls > 2 and not variant.capture.room_for_trial():
-            verify = False  # it would not fit beside the capture
-            variant.since_verified = 0
-            if changed:
-                variant.forget(f"{changed} is not as it was")
-            else:
-                self.missed(
-                    "not compared with Python's run, for which there is no memory beside it"
-                )
-        lock = _capturing if verify or variant.capture is None else variant.lock
-        # Another thread is at it; or a backward pass needs what the next run would write over.
-        if variant.waiting() is not None or not lock.acquire(blocking=False):
-            waits = variant.waiting() is not None
-            self.missed(
-                "the backward pass of the call before is still to come" if waits
-                else "another thread is at it"
-            )  # fmt: skip
-            self.always += 1
-            return self.function(*args, **kwargs)
-        try:
-            if variant.capture is None:
-                return self._capture(variant, given, args, kwargs)
-            if verify:
-                return self._verify(variant, given, args, kwargs, changed)
-            variant.since_verified += 1
-            run = self._replay(variant, given)
-            if run is None:
+        if not variant.lock.acquire(blocking=False):
+            return self._aside("another thread is at it", args, kwargs)
+        capturing = None
+        try:  # only from here on is a variant as it was found
+            if variant.waiting() is not None:  # which needs what the next run would write over
+                why = "the backward pass of the call before is still to come"
+            elif variant.reason:
                 return self._as_always(variant, variant.reason, args, kwargs)
-            return run[0]
+            elif variant.capture is not None and variant.knows_otherwise(given.originals):
+                return self._as_always(None, KNOWN, args, kwargs)
+            else:
+                changed = self._to_be_compared(variant)
+                if changed is None and variant.capture is not None:
+                    variant.since_verified += 1
+                    run = self._replay(variant, given)
+                    if run is None:
+                        return self._as_always(variant, variant.reason, args, kwargs)
+                    return run[0]
+                capturing = self.turn()
+                if capturing is not None and variant.capture is None:
+                    return self._capture(variant, given, args, kwargs)
+                if capturing is not None:
+                    return self._verify(variant, given, args, kwargs, changed)
+                why = "another thread is at it"
         finally:
-            lock.release()
+            if capturing is not None:
+                capturing.release()
+            variant.lock.release()
+        return self._aside(why, args, kwargs)
+
+    def _to_be_compared(self, variant):
+        """What of Python's has changed if the call is to be compared with the capture, "" where its turn
+        has come without; None: it is not."""
+        if variant.capture is None:
+            return None
+        changed = variant.state.changed()
+        if not changed and variant.calls != 2 and variant.since_verified < self.how.verify_every:
+            return None
+        if variant.calls <= 2 or variant.capture.room_for_trial():
+            return changed
+        variant.since_verified = 0  # it would not fit beside the capture
+        if changed:
+            variant.forget(f"{changed} is not as it was")
+        else:
+            self.missed("not compared with Python's run, for which there is no memory beside it")
+        return None
+
+    def _aside(self, why, args, kwargs):
+        """Runs as always, this once."""
+        self.missed(why)
+        self.always += 1
+        return self.function(*args, **kwargs)
 
     def turn(self):
         """The lock of who captures, taken; None where somebody else does."""
@@ -165,30 +182,43 @@ class Step:
         """The one for these arguments and what the program's tensors are now, perhaps a new one."""
         alike = self.variants.get(given.key)
         if alike is None:
-            if sum(map(len, self.variants.values())) >= self.how.limit and not self._made_room():
+            if (
+                sum(map(len, list(self.variants.values()))) >= self.how.limit
+                and not self._made_room()
+            ):
                 self.reason = f"more than {self.how.limit} kinds of arguments"
                 return None
             alike = self.variants[given.key] = [Variant(given.objects)]
         for variant in alike:
             if variant.unfinished is not None:
                 variant.settle()
-            if variant.capture is None or variant.still_true():
+            if variant.still_true():
                 return variant
         if len(alike) < ALIKE:
             alike.append(Variant(given.objects))
             alike[-1].calls = 1
             return alike[-1]
-        alike[0].forget("tensors of the program are replaced, or have gradients at times")
-        return alike[0]
+        variant = alike[0]
+        if variant.lock.acquire(blocking=False):
+            try:
+                if variant.waiting() is None:
+                    variant.forget(
+                        "tensors of the program are replaced, or have gradients at times"
+                    )
+                    return variant
+            finally:
+                variant.lock.release()
+        return Variant(given.objects)  # for this call, while another thread has that one
 
     def _made_room(self):
         """dynamic=True: the kind of arguments that was not used for longest goes."""
-        if not self.how.dynamic or not self.variants:
+        if not self.how.dynamic:
             return False
-        idle = [k for k, alike in self.variants.items() if not any(v.waiting() for v in alike)]
+        kinds = list(self.variants.items())  # other threads find more meanwhile
+        idle = [(k, alike) for k, alike in kinds if not any(v.waiting() for v in alike)]
         if not idle:
             return False
-        del self.variants[min(idle, key=lambda k: max(v.called for v in self.variants[k]))]
+        self.variants.pop(min(idle, key=lambda kind: max(v.called for v in kind[1]))[0], None)
         return True
 
     def missed(self, reason):

@@ -178,7 +178,6 @@ class Noted(Live):
         noting, self.noting = self.noting, None
         if noting is None:
             return super().backward(gradients)
-        self.done = True
         self.seen.pass_on(self.outputs)
         reason = AGAIN if _again() else ""
         if reason or not self._may_note() or not (lock := self.region.step.turn()):
@@ -187,6 +186,7 @@ class Noted(Live):
         try:
             return self._note(noting, gradients)
         finally:
+            self.done = True  # not before: other threads would go on with what is noted
             lock.release()
 
     def _note(self, noting, gradients):
@@ -334,8 +334,8 @@ class Replayed(Run):
         if _C._capturing():
             _live.recording.capture.break_off("a write to what a captured call before has read")
         self._by_python()
-        self.done = True
         self._told(WRITTEN)
+        self.done = True
 
     def _told(self, reason):
         if self.variant.region is self.region:
@@ -364,11 +364,11 @@ class Replayed(Run):
         reason = AGAIN if _again() else OTHERS if asked != r.asked or not self._has_all() else ""
         if reason or not r.compared:
             self._by_python()
-            self.done = True
             if reason:
                 self._told(reason)
             elif self.variant.region is r:
                 self.variant.calls = 2  # which is what is compared
+            self.done = True
             return self.live.backward(gradients)
         if self.seen is not None:
             self.seen.pass_on()

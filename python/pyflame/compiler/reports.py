@@ -16,20 +16,20 @@ def text(step, launches, plan, svg):
     if step.reason:
         lines.append(f"  some run as always: {step.reason}")
     last = None
-    for number, alike in enumerate(step.variants.values(), 1):
+    for number, alike in enumerate(list(step.variants.values()), 1):
         for v in alike:
             lines.append(f"  arguments {number}: {_state(v)}")
-            if v.capture is None:
+            if (capture := v.capture) is None:  # another thread may forget it meanwhile
                 continue
-            last = v.capture
-            lines += [f"    {line}" for line in _passes(v)]
+            last = capture
+            lines += [f"    {line}" for line in _passes(v, capture)]
             if launches:
-                lines += [f"    {line}" for line in _launches(v.capture)]
+                lines += [f"    {line}" for line in _launches(capture)]
             if plan:
-                lines += [f"    {line}" for line in picture(v.capture.outcome())]
+                lines += [f"    {line}" for line in picture(capture.outcome())]
     if step.misses:
         lines.append("  ran as always:")
-        for (reason, where), n in step.misses.items():
+        for (reason, where), n in list(step.misses.items()):
             lines.append(f"    {n:>6}x {reason}{f'   at {where}' if where else ''}")
     if svg is not None:
         if last is None:
@@ -42,29 +42,30 @@ def text(step, launches, plan, svg):
 def _state(v):
     if v.reason:
         return f"runs as always: {v.reason}"
-    if v.capture is None:
+    capture, recording, region = v.capture, v.recording, v.region
+    if capture is None or recording is None:
         return "not captured yet"
     said = (
-        f"{v.capture.launches()} launches, {_mib(v.capture.pool_bytes())} of memory, "
-        f"{v.recording.calls()} calls of optimizers or schedules between them"
+        f"{capture.launches()} launches, {_mib(capture.pool_bytes())} of memory, "
+        f"{recording.calls()} calls of optimizers or schedules between them"
     )
-    if v.region is not None and v.region.asked is not None:
+    if region is not None and region.asked is not None:
         said += ", forward and backward"
-    if graphs := v.capture.graphs():
+    if graphs := capture.graphs():
         said += f"; {graphs}"
     if v.renewals:
         said += f"; captured again {v.renewals} times"
     return said
 
 
-def _passes(v):
-    outcome = v.capture.outcome()
+def _passes(v, capture):
+    outcome = capture.outcome()
     if v.where:
         yield f"captured at {v.where}"
-    for reason, where in v.renewed:
+    for reason, where in list(v.renewed):
         yield f"captured again{f' at {where}' if where else ''}: {reason}"
-    fates = [l[2] for l in v.capture.list()]
-    groups = sum(1 for l in v.capture.list() if l[3] > 1)
+    fates = [l[2] for l in capture.list()]
+    groups = sum(1 for l in capture.list() if l[3] > 1)
     yield f"{groups} of the launches are a kernel with programs beside it"
     if not outcome["planned"]:
         yield "not planned yet: that is at its first replay"

@@ -12,7 +12,9 @@ RENEWALS = 8  # times that a variant is captured again
 
 class Variant:
     def __init__(self, objects):
-        self.lock = threading.Lock()  # one thread at a time replays
+        # Of the thread that captures, replays, compares or forgets. The backward pass of the last call does
+        # so without: until it is done, everybody else finds it waiting.
+        self.lock = threading.Lock()
         self.objects = objects  # by whose ids it is found
         self.calls = 0
         self.renewals = -1
@@ -51,12 +53,17 @@ class Variant:
 
     def settle(self):
         """Where no backward pass has come to the call that was captured, nor can, it needs none."""
-        with self.lock:
-            if self.unfinished is not None and self.waiting() is None:
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            # In this order: nobody changes what is unfinished once its pass is done.
+            if self.waiting() is None and self.unfinished is not None:
                 capture = self.unfinished[0]
                 capture.end()
                 capture.results(0)  # which nobody wants
                 self.finish()
+        finally:
+            self.lock.release()
 
     def waiting(self):
         """The forward pass whose backward pass may still come, or None."""
@@ -101,8 +108,12 @@ class Variant:
         return run
 
     def still_true(self):
-        """Whether the tensors of the program, and which of them have gradients, are as captured."""
-        if not self.capture.watched_still_there() or not self.recording.cells_hold():
+        """Whether the tensors of the program, and which of them have gradients, are as captured, or nothing
+        is captured."""
+        capture, recording = self.capture, self.recording  # another thread may forget them
+        if capture is None or recording is None:
+            return True
+        if not capture.watched_still_there() or not recording.cells_hold():
             return False
         return _C._gradients_hold(self.had_gradient, self.begins_with)
 
