@@ -282,10 +282,15 @@ void init_region(nb::module_& m) {
       .def(nb::init<std::shared_ptr<engine::Capture>>())
       .def("begin", &RunWatch::begin)
       .def("end", &RunWatch::end);
-  m.def("_set_levels_aside",
-        [] { return reinterpret_cast<uintptr_t>(engine::set_levels_aside()); });
-  m.def("_put_levels_back",
-        [](uintptr_t levels) { engine::put_levels_back(reinterpret_cast<void*>(levels)); });
+  // Hooks of saved tensors, too: what runs until then was not called among them.
+  m.def("_set_levels_aside", [] {
+    autograd::push_pack(nullptr);
+    return reinterpret_cast<uintptr_t>(engine::set_levels_aside());
+  });
+  m.def("_put_levels_back", [](uintptr_t levels) {
+    engine::put_levels_back(reinterpret_cast<void*>(levels));
+    autograd::pop_pack();
+  });
   m.def("_leaves_some", [](nb::handle outputs, const Edges& inputs, nb::handle asked) {
     std::vector<bool> of;
     for (nb::handle a : asked) of.push_back(a.is(nb::handle(Py_True)));

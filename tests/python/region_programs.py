@@ -345,6 +345,13 @@ AROUND = {
     "recomputed": _within(graph.recompute_cheap),
     "anomalies": _within(pf.autograd.detect_anomaly),
 }
+# What is around its backward pass, and writes before that.
+AROUND_PASSES = {
+    "nothing": lambda run: run,
+    "packed": AROUND["packed"],
+    "mutation": _within(graph.allow_mutation_on_saved_tensors),
+    "recomputed": AROUND["recomputed"],
+}
 PASSES = {
     "plain": lambda p: p.total().backward(),
     "none": lambda p: None,
@@ -581,6 +588,9 @@ class Program:
         around = r.choice(["nothing"] * 10 + list(AROUND))
         self.around = [around if r.random() < 0.8 else "nothing" for _ in range(CALLS)]
         self.module = r.random() < 0.1  # whether a module is captured
+        # Drawn last: the numbers of before give the programs of before, with this around.
+        passed_in = r.choice(["nothing"] * 2 + list(AROUND_PASSES))
+        self.passed_in = [passed_in if r.random() < 0.7 else "nothing" for _ in range(CALLS)]
 
     def __str__(self):
         return "\n".join(f"{k} = {v}" for k, v in vars(self).items())
@@ -672,7 +682,7 @@ class Program:
                     found.append(("is", (any(r is a for a in given), any(r is w for w in s.w))))
                     found.append(("dtype", str(r.dtype)))
             p = _Call(s, log, x, given, results, s.w, self.extra, lambda x: call(arguments(x)))
-            PASSES[self.passes[n]](p)
+            AROUND_PASSES[self.passed_in[n]](PASSES[self.passes[n]])(p)
             found += [("gradient", g) for g in [*p.found, x.grad]]
         finally:
             found += [("argument", a) for a in args]

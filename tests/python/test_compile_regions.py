@@ -10,6 +10,7 @@ import pyflame as pf
 import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.autograd import Function
+from pyflame.autograd.graph import saved_tensors_hooks
 from pyflame.utils.checkpoint import checkpoint
 
 
@@ -314,6 +315,42 @@ def test_a_result_that_is_written_before_its_gradient_is_an_error_at_each_call()
             with pytest.raises(pf.AutogradError, match="in place"):
                 y.sum().backward()
             return [x.grad]
+
+        return run
+
+    both(make)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_hooks_of_saved_tensors_around_a_write_do_not_see_the_tape_made_for_it(lossless):
+    """What the call has saved was saved outside of them: the write is an error at each call."""
+
+    def make(wrap):
+        w = nn.Parameter(pf.linspace(-1, 1, 9).reshape(3, 3))
+        call = wrap(lambda x: (x @ w).tanh() * 2)
+        count = [0]
+
+        def run():
+            count[0] += 1
+            heard = []
+
+            def pack(t):
+                heard.append("packed")
+                return t.clone() if lossless else t * 2
+
+            x = pf.full((3, 3), 0.5 + count[0])
+            w.grad = None
+            y = call(x)
+            if count[0] < 5:  # captured, compared and replayed
+                y.sum().backward()
+                return [w.grad, len(heard)]
+            with saved_tensors_hooks(pack, lambda t: t), pf.no_grad():
+                x.mul_(0.5)
+            try:
+                y.sum().backward()
+            except pf.AutogradError:
+                return ["refused", len(heard)]
+            return [w.grad, len(heard)]
 
         return run
 

@@ -410,7 +410,7 @@ class Replayed(Run):
             results = [g for g, w in zip(self.capture.given(), r.wanted) if w]
             seen.results = [[t, version] for t, version in results]
         r.surroundings.random = self.random or self.capture.began()
-        levels = _C._set_levels_aside()  # of vmaps over the pass
+        levels = _C._set_levels_aside()  # of vmaps and hooks around the pass, or the write
         if self.kept is not None:
             self.kept.put_back()
         outer = _C._set_runs_again(True)
