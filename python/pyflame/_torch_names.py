@@ -432,19 +432,24 @@ def new_empty_strided(
 
 
 def unsafe_chunk(input, chunks, dim=0):
-    """chunk(): views of one memory; what is written to one of them is the program's care in PyTorch, and
-    has its gradients here."""
-    return input.chunk(chunks, dim)
+    """chunk(), but the pieces may be written where gradients are wanted: their histories follow, where
+    PyTorch leaves that to the program's care."""
+    return _writable(input, input.chunk(chunks, dim), dim)
 
 
 def unsafe_split(input, split_size, dim=0):
     """split(), as unsafe_chunk."""
-    return input.split(split_size, dim)
+    return _writable(input, input.split(split_size, dim), dim)
 
 
 def unsafe_split_with_sizes(input, split_sizes, dim=0):
     """split() into these sizes, as unsafe_chunk."""
-    return input.split(list(split_sizes), dim)
+    return _writable(input, input.split(list(split_sizes), dim), dim)
+
+
+def _writable(input, pieces, dim):
+    ends = list(itertools.accumulate(p.shape[dim] for p in pieces))
+    return input.tensor_split(ends[:-1], dim)
 
 
 def narrow_copy(input, dim, start, length, *, out=None):

@@ -304,9 +304,10 @@ PyObject* iterate(PyObject* o) {
     const Tensor& t = tensor_of(o);
     if (t->shape.empty()) type_error("iteration over a 0-d tensor");
     Obj rows(check(keeping("unbind", {o}, [&] {
-      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(t->shape[0]))));
-      for (Py_ssize_t i = 0; i < t->shape[0]; ++i)
-        PyTuple_SET_ITEM(r.get(), i, check(wrap(select(t, 0, i))));
+      const TensorList parts = unbind(t, 0);
+      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(parts.size()))));
+      for (size_t i = 0; i < parts.size(); ++i)
+        PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(wrap(parts[i])));
       return r.release();
     })));
     return PyObject_GetIter(rows.get());

@@ -485,6 +485,7 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
     m.base = outer->base;
     m.steps->before = outer->steps;
     m.form = outer->form;
+    m.of_several = outer->of_several;
   } else {
     m.base = base;
     if (!of_view) {
@@ -504,7 +505,17 @@ namespace {
 constexpr const char* kLostView =
     "the tensor is a view that was made under no_grad(), so the history of what it looks at would "
     "miss the write; make the view with gradients on, or write it under no_grad() too";
+constexpr const char* kOneOfSeveral =
+    "the tensor is one of several views that split, chunk, unbind or iteration gave, or a view of "
+    "one, and takes part in gradients: such views cannot be changed in place; use the operation "
+    "that gives a new tensor (x = x * 2), write to a slice of the whole (y[:2] *= 2), or cut with "
+    "tensor_split";
 }  // namespace
+
+void note_several(std::span<const Tensor> views) {
+  for (const Tensor& t : views)
+    if (t->meta && t->meta->steps) t->meta->of_several = true;
+}
 
 void check_inplace(const Tensor& t, const char* op) {
   PF_CHECK(
@@ -529,6 +540,7 @@ void check_history(const Tensor& t, const char* op) {
   if (t->meta && t->meta->base.defined()) {
     const Tensor& b = t->meta->base;
     PF_CHECK(t->meta->steps || !requires_grad(b), AutogradError, op, kLostView);
+    PF_CHECK(!t->meta->of_several || !requires_grad(t), AutogradError, op, kOneOfSeveral);
     PF_CHECK(!b->requires_grad || (b->meta && b->meta->grad_fn), AutogradError, op,
              "a view of a leaf tensor that requires grad cannot be changed in place; use "
              "pf.no_grad(), or work on a copy of the leaf");
@@ -542,7 +554,9 @@ void rebase(const Tensor& t, Ref<Node> node) {
   if (m && m->base.defined()) {
     Tensor base = m->base;
     if (!node && !requires_grad(base)) return;
-    PF_CHECK(m->steps, AutogradError, node ? node->name : "in-place operation", kLostView);
+    const char* op = node ? node->name : "in-place operation";
+    PF_CHECK(m->steps, AutogradError, op, kLostView);
+    PF_CHECK(!m->of_several, AutogradError, op, kOneOfSeveral);
     Meta& bm = meta_of(base);
     follow_forms(*m);
     Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->steps, base, edge_of(base)));

@@ -175,6 +175,9 @@ void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Ten
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward);
 
+// Views that one call gave together: where gradients are wanted they may not be written.
+void note_several(std::span<const Tensor> views);
+
 // Call before an in-place write to `t` (checks: a leaf that requires grad must not be written,
 // an expanded view neither), then after recording the write with the node of the operation whose
 // result `t` now holds (null when none of its inputs needs a gradient). The node's first input,
@@ -222,6 +225,7 @@ struct Meta {
   std::shared_ptr<ViewStep> steps;
   std::shared_ptr<Form> form;  // of a base: its form; of a view: that which the steps begin at
   const char* view_name = nullptr;
+  bool of_several = false;  // a result of split, chunk or unbind, or a view of one
   uint64_t epoch = 0;  // of the base when grad_fn was made; on a base: how often it was rebased
 };
 Meta& meta_of(const Tensor& t);  // made on demand

@@ -370,6 +370,12 @@ static void check_pieces(int64_t count, const char* op) {
            "; take larger pieces");
 }
 
+// What split() and its like give: pieces that are not written where gradients are wanted.
+static TensorList several(TensorList out) {
+  autograd::note_several(out);
+  return out;
+}
+
 TensorList split(const Tensor& t, int64_t size, int64_t dim) {
   const int d = split_dim(t, dim, "split");
   const int64_t n = t->shape[d];
@@ -382,7 +388,7 @@ TensorList split(const Tensor& t, int64_t size, int64_t dim) {
   IntList sizes;
   for (int64_t i = 0; i < count; ++i) sizes.push_back(std::min(size, n - i * size));
   if (sizes.empty()) sizes.push_back(0);
-  return pieces(t, d, sizes);
+  return several(pieces(t, d, sizes));
 }
 
 TensorList split(const Tensor& t, const IntList& sizes, int64_t dim) {
@@ -396,7 +402,7 @@ TensorList split(const Tensor& t, const IntList& sizes, int64_t dim) {
   PF_CHECK(total == t->shape[d], ShapeError, "split", "got sizes that add up to ", total,
            " for dimension ", d, " of shape ", t->shape, "; expected ", t->shape[d],
            "; correct the list");
-  return pieces(t, d, sizes);
+  return several(pieces(t, d, sizes));
 }
 
 TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
@@ -406,7 +412,7 @@ TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
   const int64_t n = t->shape[d];
   if (n == 0) {
     check_pieces(chunks, "chunk");
-    return pieces(t, d, IntList(static_cast<size_t>(chunks), 0));
+    return several(pieces(t, d, IntList(static_cast<size_t>(chunks), 0)));
   }
   return split(t, (n - 1) / chunks + 1, d);
 }
@@ -446,7 +452,7 @@ TensorList unbind(const Tensor& t, int64_t dim) {
                        for (const Tensor& g : every(c)) grads.push_back(unsqueeze(g, d));
                        return {joined(grads, d)};
                      });
-  return out;
+  return several(std::move(out));
 }
 
 // ---- other names and small combinations ---------------------------------------------------------

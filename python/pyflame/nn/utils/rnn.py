@@ -173,9 +173,9 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The sequences that pad_sequence joined, given their lengths."""
+    """The sequences that pad_sequence joined, given their lengths. Copies."""
     rows = padded_sequences.unbind(0 if batch_first else 1)
-    return [row[: int(n)] for row, n in zip(rows, lengths)]
+    return [row[: int(n)].clone() for row, n in zip(rows, lengths)]
 
 
 def pack_sequence(sequences, enforce_sorted=True):
