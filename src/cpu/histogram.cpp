@@ -69,8 +69,8 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<double>> LoadDoubles(const float* p) {
 
 // Sums of n values in `sums`; returns how many have no bin. `table` has room for kTables * (count +
 // 1): a bin more, for those.
-template <class S, class W, int64_t kTables, bool kWeighted>
-int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* HWY_RESTRICT table,
+template <class S, int64_t kTables, bool kWeighted>
+int64_t Add(const Bins& bins, const S* x, const S* weights, int64_t n, double* HWY_RESTRICT table,
             double* sums) {
   const hn::ScalableTag<double> d;
   const hn::RebindToUnsigned<decltype(d)> du;
@@ -83,7 +83,7 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
   auto with = hn::Zero(du);
   int64_t found = 0;
   // The bins of kStep values, times kTables.
-  const auto place = [&](const S* from, const W* of, uint32_t* to) HWY_ATTR {
+  const auto place = [&](const S* from, const S* of, uint32_t* to) HWY_ATTR {
     for (int64_t l = 0; l < kStep; l += kLanes) {
       const auto v = LoadDoubles(from + l);
       auto good = hn::And(hn::Ge(v, low), hn::Le(v, high));
@@ -103,16 +103,16 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
       with = hn::Sub(with, hn::VecFromMask(du, has));
     }
   };
-  const auto search = [&](const S* from, const W* of, uint32_t* to) {
+  const auto search = [&](const S* from, const S* of, uint32_t* to) {
     for (int64_t l = 0; l < kStep; ++l) {
       const auto v = static_cast<double>(from[l]);
       bool good = v >= bins.low && v <= bins.high;
-      if constexpr (kWeighted) good = good && of[l] >= 0 && of[l] <= std::numeric_limits<W>::max();
+      if constexpr (kWeighted) good = good && of[l] >= 0 && of[l] <= std::numeric_limits<S>::max();
       to[l] = static_cast<uint32_t>((good ? bins.search(v) : bins.count) * kTables);
       found += good;
     }
   };
-  const auto sum = [&](const W* of, const uint32_t* bin) HWY_ATTR {
+  const auto sum = [&](const S* of, const uint32_t* bin) HWY_ATTR {
 #pragma GCC unroll 8
     for (int64_t t = 0; t < kStep; ++t)
       table[bin[t] + t % kTables] += kWeighted ? static_cast<double>(of[t]) : 1.0;
@@ -130,17 +130,17 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
   const auto all = [&](const auto& find) HWY_ATTR {
     alignas(64) uint32_t bin[2][kBlock];
     S rest[kBlock];
-    W rest_weights[kBlock] = {};
+    S rest_weights[kBlock] = {};
     const int64_t blocks = n / kBlock, some = blocks / kStretches, more = blocks % kStretches;
     const int64_t left = n % kBlock, last = blocks + (left > 0);
     const S* now = rest;
-    const W* now_of = rest_weights;
+    const S* now_of = rest_weights;
     std::fill_n(rest, kBlock, std::numeric_limits<S>::quiet_NaN());
     std::copy_n(x + n - left, left, rest);
     std::fill_n(bin[0], kBlock, static_cast<uint32_t>(bins.count * kTables));
     for (int64_t block = 0; block <= last; ++block) {
       const S* next = rest;
-      const W* next_of = rest_weights;
+      const S* next_of = rest_weights;
       if (block < blocks) {
         const int64_t s = block % kStretches;
         const int64_t at = (s * some + std::min(s, more) + block / kStretches) * kBlock;
@@ -199,29 +199,27 @@ void BinnedSums(const KernelArgs& a) {
   const Scratch<double> partial(parts * count);
   const Scratch<int64_t> left_out(parts);
   dispatch_float(a.dtype(at.x), [&]<class S>() {
-    dispatch_float(a.has(at.weights) ? a.dtype(at.weights) : a.dtype(at.x), [&]<class W>() {
-      if constexpr (sizeof(S) >= 4 && sizeof(W) >= 4) {
-        parallel_with(
-            parts, 1, static_cast<size_t>(size) * sizeof(double),
-            [&](int64_t begin, int64_t end, char* memory) {
-              auto* table = reinterpret_cast<double*>(memory);
-              for (int64_t p = begin; p < end; ++p) {
-                double* const to = partial.get() + p * count;
-                const S* x = a.data<S>(at.x) + p * each;
-                const W* w = a.has(at.weights) ? a.data<W>(at.weights) + p * each : nullptr;
-                const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
-                const auto add = [&]<int64_t kTables>() {
-                  return w == nullptr ? Add<S, W, kTables, false>(bins, x, w, m, table, to)
-                                      : Add<S, W, kTables, true>(bins, x, w, m, table, to);
-                };
-                left_out.get()[p] = tables == 8   ? add.template operator()<8>()
-                                    : tables == 4 ? add.template operator()<4>()
-                                    : tables == 2 ? add.template operator()<2>()
-                                                  : add.template operator()<1>();
-              }
-            });
-      }
-    });
+    if constexpr (sizeof(S) >= 4) {
+      parallel_with(
+          parts, 1, static_cast<size_t>(size) * sizeof(double),
+          [&](int64_t begin, int64_t end, char* memory) {
+            auto* table = reinterpret_cast<double*>(memory);
+            for (int64_t p = begin; p < end; ++p) {
+              double* const to = partial.get() + p * count;
+              const S* x = a.data<S>(at.x) + p * each;
+              const S* w = a.has(at.weights) ? a.data<S>(at.weights) + p * each : nullptr;
+              const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
+              const auto add = [&]<int64_t kTables>() {
+                return w == nullptr ? Add<S, kTables, false>(bins, x, w, m, table, to)
+                                    : Add<S, kTables, true>(bins, x, w, m, table, to);
+              };
+              left_out.get()[p] = tables == 8   ? add.template operator()<8>()
+                                  : tables == 4 ? add.template operator()<4>()
+                                  : tables == 2 ? add.template operator()<2>()
+                                                : add.template operator()<1>();
+            }
+          });
+    }
   });
   std::fill_n(sums, count, 0.0);
   for (int64_t p = 0; p < parts; ++p)

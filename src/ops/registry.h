@@ -92,16 +92,25 @@ Value box(T&& v) {
   else
     return Value(std::forward<T>(v));
 }
+// A function and what calls it with arguments out of a list: one type for functions of all types, as
+// std::function would have a manager and the name of a type for each.
+struct Boxed {
+  using Any = void (*)();
+  Any fn;
+  Value (*with)(Any, std::vector<Value>&);
+  Value operator()(std::vector<Value>& v) const { return with(fn, v); }
+};
 template <class R, class... A, size_t... I>
-std::function<Value(std::vector<Value>&)> boxed(R (*fn)(A...), std::index_sequence<I...>) {
-  return [fn](std::vector<Value>& v) -> Value {
-    if constexpr (std::is_void_v<R>) {
-      fn(Unbox<std::decay_t<A>>::from(v[I])...);
-      return {};
-    } else {
-      return box(fn(Unbox<std::decay_t<A>>::from(v[I])...));
-    }
-  };
+Boxed boxed(R (*fn)(A...), std::index_sequence<I...>) {
+  return {reinterpret_cast<Boxed::Any>(fn), [](Boxed::Any any, std::vector<Value>& v) -> Value {
+            const auto own = reinterpret_cast<R (*)(A...)>(any);
+            if constexpr (std::is_void_v<R>) {
+              own(Unbox<std::decay_t<A>>::from(v[I])...);
+              return {};
+            } else {
+              return box(own(Unbox<std::decay_t<A>>::from(v[I])...));
+            }
+          }};
 }
 }  // namespace detail
 

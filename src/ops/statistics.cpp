@@ -397,8 +397,11 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
   PF_CHECK(edges->shape.size() == 1 && edges->numel >= 2 && edges->dtype == DType::Float64,
            ShapeError, op, "got edges of shape ", edges->shape, " and dtype ", edges->dtype,
            "; expected float64 ends of one bin and more; correct them");
-  const Tensor x = floats(given);
-  const Tensor w = weights.defined() ? floats(weights) : Tensor();
+  Tensor x = floats(given), w = weights.defined() ? floats(weights) : Tensor();
+  if (w.defined() && w->dtype != x->dtype) {  // of one dtype: no value changes
+    x = to(x, DType::Float64);
+    w = to(w, DType::Float64);
+  }
   const int64_t bins = edges->numel - 1;
   const Device on = x->storage->device;
   // On GPUs while the bins of some warps fit into shared memory.

@@ -102,7 +102,7 @@ struct BinnedSums {
   static constexpr KernelInfo kInfo{"binned_sums", Anchor::General, 2, Layout::RowMajor};
   template <class T>
   struct Tensors {
-    T sums, left_out, x, edges, weights{};
+    T sums, left_out, x, edges, weights{};  // weights of x's dtype
   };
   template <class T>
   using Numbers = None<T>;
