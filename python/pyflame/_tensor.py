@@ -187,9 +187,11 @@ def __deepcopy__(self, memo):
     return r
 
 
-def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes, order=None):
     t = _C.frombuffer(bytearray(data), dtype=dtype) if data else _C._functions["empty"]((0,))
     t = t.to(dtype).reshape(shape).clone()
+    if order:  # of the dimensions in memory
+        t = t.permute(order).contiguous().permute(sorted(range(len(order)), key=order.__getitem__))
     if cls is not Tensor:
         t = Tensor._make_subclass(cls, t)
     t.requires_grad_(requires_grad)
@@ -199,7 +201,9 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
 
 def __reduce_ex__(self, protocol):
     state = (self._bytes(), self.dtype, tuple(self.size()))
-    return _rebuild, (type(self), *state, self.requires_grad and self.is_leaf, dict(self.__dict__))
+    order = None if self.is_contiguous() else self.dim_order()
+    leaf = self.requires_grad and self.is_leaf
+    return _rebuild, (type(self), *state, leaf, dict(self.__dict__), order)
 
 
 def numpy(self, *, force=False):

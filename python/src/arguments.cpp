@@ -1,6 +1,7 @@
 #include "arguments.h"
 
 #include "engine/hidden.h"
+#include "ops/complex.h"
 
 namespace pyflame::python {
 
@@ -40,8 +41,26 @@ std::string annotation(const Param& p) {
 }
 
 // Parameters of tensors that a complex number may stand in for; other numbers have overloads.
-static bool is_number_too(const std::string& name) {
-  return name == "other" || name == "exponent" || name == "value" || name == "fill_value";
+static bool is_number_too(const std::string& name, bool beside_tensors) {
+  return name == "other" || name == "exponent" || name == "value" || name == "fill_value" ||
+         (beside_tensors && name == "input");
+}
+
+// A complex number is as wide as the tensors beside it.
+bool convert_complex(const Param& p, PyObject* o, std::span<PyObject* const> beside,
+                     ops::Value* out) {
+  std::complex<double> z;
+  if (p.type != Type::Tensor || is_tensor(o) || !to_complex(o, &z)) return false;
+  bool tensors = false;
+  DType type = DType::Complex64;
+  for (PyObject* other : beside) {
+    if (!other || !is_tensor(other)) continue;
+    tensors = true;
+    if (complex_type(tensor_of(other)->dtype) == DType::Complex128) type = DType::Complex128;
+  }
+  if (!is_number_too(p.name, tensors)) return false;
+  *out = to(from_host(&z, {}, DType::Complex128), type);
+  return true;
 }
 
 bool convert(const Param& p, PyObject* o, ops::Value* out) {
@@ -58,10 +77,6 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
   }
   switch (p.type) {
     case Type::Tensor:
-      if (std::complex<double> z; is_number_too(p.name) && !is_tensor(o) && to_complex(o, &z)) {
-        *out = from_host(&z, {}, DType::Complex128);
-        return true;
-      }
       if (!is_tensor(o)) return false;
       *out = tensor_of(o);
       return true;

@@ -1,6 +1,7 @@
 // Arguments of a call from Python, by the schema of the operation.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,7 @@ std::string annotation(const Param&);        // "Optional[Sequence[int]]", for s
 
 // Converts one argument. False when it is of another type.
 bool convert(const Param&, PyObject*, ops::Value*);
+// A complex number where a tensor is expected, `beside` the arguments; false when it may not be one.
+bool convert_complex(const Param&, PyObject*, std::span<PyObject* const> beside, ops::Value*);
 
 }  // namespace pyflame::python

@@ -242,6 +242,8 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t nargs,
       }
       (*values)[static_cast<size_t>(i)] = p.default_value;
     } else if (i != spread && !convert(p, given[i], &(*values)[static_cast<size_t>(i)])) {
+      const std::span<PyObject* const> all(&given[0], static_cast<size_t>(n));
+      if (convert_complex(p, given[i], all, &(*values)[static_cast<size_t>(i)])) continue;
       if (why)
         *why = "argument '" + p.name + "' must be " + type_text(p.type, p.optional) + ", not " +
                (is_tensor(given[i]) ? describe(given[i]) : Py_TYPE(given[i])->tp_name);

@@ -61,7 +61,10 @@ Tensor matrix_norm_number(const Tensor& x, double ord, const IntList& dim, bool 
            "; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf; pass one of these");
   if (std::abs(ord) == 2) {
     const Tensor s = values_of(t, rows, columns, op);
-    const Tensor y = ord > 0 ? amax(s, IntList{-1}) : amin(s, IntList{-1});
+    const bool none = ord > 0 && s->numel == 0;  // whose largest is 0
+    const Tensor y = none      ? sum(s, IntList{-1})
+                     : ord > 0 ? amax(s, IntList{-1})
+                               : amin(s, IntList{-1});
     return keepdim ? kept(y, rows, columns) : y;
   }
   // Sums of |x| down the columns (1) or along the rows (inf); the largest or smallest of them.

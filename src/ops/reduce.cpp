@@ -205,19 +205,22 @@ Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest
   const Plan p = plan_for(x, dim, keepdim, op);
   check_not_empty(x, p, op);
   Tensor y = largest ? run<kernels::Amax>(x, p, x->dtype) : run<kernels::Amin>(x, p, x->dtype);
-  if (autograd::wanted({x}))
-    autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
-      const Tensor x = c.saved(0);
-      Tensor hit;  // shared evenly among the elements that equal the result
-      {
-        NoGrad off;
-        Plan q = p;
-        q.keepdim = true;
-        hit = to(eq(x, spread(c.saved(1), p, x->shape)), x->dtype);
-        hit = div(hit, sum_float(hit, q, false));
-      }
-      return {mul(spread(c.grad(), p, x->shape), hit)};
-    });
+  const bool nan_too = op[0] == 'm';  // amax and amin have no slope where the result is NaN
+  auto slope = [p, nan_too](const Context& c) -> Grads {
+    const Tensor x = c.saved(0);
+    Tensor hit;  // shared evenly among the elements that equal the result
+    {
+      NoGrad off;
+      Plan q = p;
+      q.keepdim = true;
+      hit = eq(x, spread(c.saved(1), p, x->shape));
+      if (nan_too) hit = logical_or(hit, ne(x, x));
+      hit = to(hit, x->dtype);
+      hit = div(hit, sum_float(hit, q, false));
+    }
+    return {mul(spread(c.grad(), p, x->shape), hit)};
+  };
+  if (autograd::wanted({x})) autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, slope);
   return y;
 }
 

@@ -125,7 +125,10 @@ Tensor ndtri(const Tensor& x) {
 }
 Tensor entr(const Tensor& given) {
   const Tensor x = ops::as_floating(given, "entr");
-  return where(lt(x, Scalar(0.0)), Scalar(-kInf), neg(xlogy(x, x)));
+  // At 0 the slope is infinite, as the root's is.
+  const Tensor none = eq(x, Scalar(0.0));
+  const Tensor y = where(none, sqrt(x), neg(xlogy(x, where(none, Scalar(1.0), x))));
+  return where(lt(x, Scalar(0.0)), Scalar(-kInf), y);
 }
 Tensor spherical_bessel_j0(const Tensor& x) {
   return sinc(mul(ops::as_floating(x, "spherical_bessel_j0"), Scalar(M_1_PI)));
@@ -194,7 +197,9 @@ Tensor igammac(const Tensor& a, const Tensor& x) {
 }
 Tensor xlog1py(const Tensor& first, const Tensor& second) {
   const auto [x, y] = both(first, second, "xlog1py");
-  const Tensor nothing = logical_and(eq(x, Scalar(0.0)), eq(y, y));
+  // 0 times an infinity; elsewhere the product is 0 by itself and has the slope log1p(y).
+  const Tensor nothing =
+      logical_and(eq(x, Scalar(0.0)), logical_or(le(y, Scalar(-1.0)), eq(y, Scalar(kInf))));
   return where(nothing, Scalar(0.0), mul(x, log1p(where(nothing, Scalar(0.0), y))));
 }
 

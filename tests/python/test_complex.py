@@ -463,3 +463,34 @@ def test_random_parts_and_modules():
     assert layer.weight.dtype == pf.complex64 and layer(
         pf.ones(1, 3, dtype=pf.complex64)
     ).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow", "eq", "where"])
+def test_complex_numbers_are_as_wide_as_what_stands_beside(name):
+    """In functions and methods, on either side, beside every dtype, as operators have it."""
+    torch = pytest.importorskip("torch")
+    calls = [lambda f, x: f(x, 1 + 2j), lambda f, x: f(1 + 2j, x)]
+    if name == "where":
+        calls = [lambda f, x: f(x > 0, x, 1 + 2j), lambda f, x: f(x > 0, 1 + 2j, x)]
+    compared = 0
+    for dtype in ("bool", "uint8", "int32", "int64", "bfloat16", "float32", "float64", "complex64"):
+        for shape in ((), (2,)):
+            for i, call in enumerate(calls):
+                if dtype == "complex64" and name == "where":
+                    continue
+                try:
+                    theirs = call(
+                        getattr(torch, name), torch.ones(shape, dtype=getattr(torch, dtype))
+                    )
+                except (RuntimeError, TypeError):
+                    continue
+                ours = call(getattr(pf, name), pf.ones(shape, dtype=getattr(pf, dtype)))
+                assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], (
+                    dtype,
+                    i,
+                )
+                np.testing.assert_allclose(ours.tolist(), theirs.tolist(), rtol=1e-6)
+                compared += 1
+    assert compared >= 10
+    with pytest.raises(TypeError):
+        pf.abs(1j)

@@ -267,3 +267,20 @@ def test_custom_function_is_freed():
     del y
     gc.collect()
     assert Keeps.ref() is None
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_what_is_marked_dirty_is_returned(requires_grad):
+    class Copies(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = pf.ones(2, requires_grad=requires_grad) * 1
+    with pytest.raises(RuntimeError, match="mark_dirty"):
+        Copies.apply(x)

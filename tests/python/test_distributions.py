@@ -710,3 +710,32 @@ def test_what_is_shown_is_pytorchs():
         return [str(x).replace("pyflame.", "torch.") for x in of]
 
     assert shown(pf) == shown(torch)
+
+
+SUPPORT_BORDERS = [-1.0, 0.0, 0.5, 1.0, 2.0, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_distribution_functions_refuse_what_pytorch_refuses(name):
+    """A cdf outside of the support, or of NaN; Gumbel's is defined at infinity here."""
+    ours, theirs = pair(name, CASES[name][0])
+    torch = pytest.importorskip("torch")
+    for v in SUPPORT_BORDERS:
+        if name == "Gumbel" and v == math.inf:
+            continue
+        try:
+            expected = theirs.cdf(torch.full((2,), v, dtype=torch.float64))
+        except NotImplementedError:
+            return
+        except ValueError:
+            with pytest.raises(pf.ValueError, match=name):
+                ours.cdf(pf.full((2,), v, **F8))
+        else:
+            got = ours.cdf(pf.full((2,), v, **F8))
+            np.testing.assert_allclose(np_of(got), expected.numpy(), rtol=1e-6, atol=1e-9)
+
+
+def test_a_geometric_distribution_needs_a_chance():
+    with pytest.raises(pf.ValueError, match="probs"):
+        D.Geometric(t(0.5, 0.0))
+    assert D.Geometric(t(0.0), validate_args=False).probs.item() == 0

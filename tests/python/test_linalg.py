@@ -664,3 +664,11 @@ def test_gradients_of_equal_singular_values_and_eigenvalues(kind, n):
         x = pf.tensor(symmetric, requires_grad=True)
         (g,) = pf.autograd.grad(f(x).sum(), x)
         np.testing.assert_allclose(g.cpu().numpy(), np.eye(n), atol=1e-12)
+
+
+def test_norms_of_matrices_without_elements():
+    for shape in ((0, 3), (3, 0), (2, 0, 3)):
+        for order in (2, "nuc", "fro"):
+            for keepdim in (False, True):
+                y = pf.linalg.matrix_norm(pf.zeros(shape), order, keepdim=keepdim)
+                assert y.shape == shape[:-2] + (1, 1) * keepdim and not y.any()

@@ -218,3 +218,22 @@ def test_complex_values_for_real_parameters():
     assert m.b.tolist() == [1j]
     m.load_state_dict({"b": pf.tensor([2.0])})  # complex numbers hold real ones
     assert m.b.tolist() == [2]
+
+
+def test_hooks_after_state_dict_change_it_in_place(t):
+    layer = t.nn.Linear(1, 1)
+
+    def remove_bias(module, state, prefix, metadata):
+        del state[prefix + "bias"]
+
+    layer.register_state_dict_post_hook(remove_bias)
+    assert list(layer.state_dict()) == ["weight"]
+    layer.register_state_dict_post_hook(lambda module, state, prefix, metadata: state)
+    with pytest.raises(RuntimeError, match="None"):
+        layer.state_dict()
+
+
+def test_older_hooks_after_state_dict_may_replace_it(t):
+    layer = t.nn.Linear(1, 1)
+    layer._register_state_dict_hook(lambda module, state, prefix, metadata: {"all": len(state)})
+    assert layer.state_dict() == {"all": 2}

@@ -559,3 +559,34 @@ def test_complex_parameters_as_pytorch_has_them(name):
     for a, b in zip(ours[0], theirs[0]):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
     assert ours[1:] == theirs[1:]
+
+
+def test_hooks_of_a_step_get_the_optimizer_among_its_arguments():
+    p = nn.Parameter(pf.ones(2))
+    o = pf.optim.SGD([p], lr=1.0)
+    seen = []
+
+    def closure():
+        seen.append("closure")
+        p.grad = pf.ones(2)
+        return pf.ones(())
+
+    first = o.register_step_pre_hook(lambda q, args, kwargs: seen.append((q is o, args, kwargs)))
+    o.register_step_post_hook(lambda q, args, kwargs: seen.append((q is o, args, kwargs)))
+    o.step(closure)
+    o.step(closure=closure)
+    by_place, by_name = (True, (o, closure), {}), (True, (o,), {"closure": closure})
+    assert seen == [by_place, "closure", by_place, by_name, "closure", by_name]
+    first.remove()
+    seen.clear()
+    o.register_step_pre_hook(lambda q, args, kwargs: ((q, closure), {}))
+    o.step()
+    assert seen == ["closure", by_place]
+
+
+def test_parameters_have_an_order_and_all_names_or_none():
+    p, q = nn.Parameter(pf.ones(2)), nn.Parameter(pf.ones(2))
+    with pytest.raises(TypeError, match="set"):
+        pf.optim.SGD([{"params": {p, q}}], lr=1.0)
+    with pytest.raises(ValueError, match="with and without names"):
+        pf.optim.SGD([("p", p), q], lr=1.0)

@@ -427,3 +427,17 @@ def test_items_together(stride, last):
         for i in range(len(a)):
             assert_array_equal(y[i : i + 1], (one := run(a[i : i + 1], g[i : i + 1], pool))[0])
             assert_array_equal(dx[i : i + 1], one[1])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_norms_over_windows_of_zeros_have_no_slope(dims):
+    torch = pytest.importorskip("torch")
+    for power in (2.0, 3.0, 4.0):
+        slopes = []
+        for lib in (pf, torch):
+            x = lib.zeros((1, 1) + (4,) * dims)
+            x[..., :2] = 1.5
+            x.requires_grad_()
+            getattr(lib.nn.functional, f"lp_pool{dims}d")(x, power, 2).sum().backward()
+            slopes.append(x.grad.tolist())
+        assert_allclose(slopes[0], slopes[1], rtol=1e-6)

@@ -431,3 +431,21 @@ def test_short_rows_as_many_at_a_time_as_a_vector_has_lanes(dtype, k, outs):
     for name in ("argmax", "argmin"):  # of equal ones the first, or the first NaN
         for v in (x, sliced[1:-1, 2:-1], columns):
             np.testing.assert_array_equal(getattr(v, name)(1).numpy(), getattr(exact, name)(1))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "amax", "amin"])
+def test_gradients_where_the_result_is_nan_are_pytorchs(name):
+    """max and min share it among the NaNs; amax and amin have none."""
+    torch = pytest.importorskip("torch")
+    for values in (
+        [1.0, math.nan, 2.0, math.nan],
+        [math.nan],
+        [math.nan, math.inf],
+        [3.0, 3.0, 1.0],
+    ):
+        slopes = []
+        for lib in (pf, torch):
+            x = lib.tensor(values, requires_grad=True)
+            getattr(lib, name)(x).backward()
+            slopes.append(x.grad.tolist())
+        np.testing.assert_array_equal(*slopes)

@@ -369,3 +369,26 @@ def test_low_rank():
     close(s, np.linalg.svd(centered)[1][:5], atol=1e-8)
     with pytest.raises(pf.ValueError, match="q 0"):
         pf.svd_lowrank(a, q=0)
+
+
+@pytest.mark.parametrize("name", ["xlog1py", "xlogy", "entr"])
+def test_gradients_where_a_factor_vanishes(name):
+    """PyTorch's; where it multiplies 0 and an infinity the slope is 0 here."""
+    torch = pytest.importorskip("torch")
+    points = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0]
+    for x in points:
+        for y in points if name != "entr" else [None]:
+            found = []
+            for lib in (pf, torch):
+                at = [
+                    lib.tensor(v, dtype=lib.float64, requires_grad=True)
+                    for v in (x, y)
+                    if v is not None
+                ]
+                result = getattr(lib.special, name)(*at)
+                slopes = lib.autograd.grad(result, at)
+                found.append([result.item(), *(s.item() for s in slopes)])
+            if name == "xlog1py" and (x, y) == (0, -1):
+                assert found[0] == [0, 0, 0] and math.isnan(found[1][2])
+                continue
+            np.testing.assert_allclose(*found, rtol=1e-12, err_msg=f"{x}, {y}")

@@ -629,3 +629,14 @@ def test_integers_divided_by_zero(name, dtype):
     with pytest.raises(pf.ValueError, match="divisor 0"):
         getattr(x, name + "_")(0, **mode)
     assert divide(x.float(), 0, **mode).isfinite().tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (0, 2, 1)])
+def test_pickles_keep_the_order_of_dimensions(order):
+    x = pf.arange(24.0).reshape(2, 3, 4).permute(order)
+    y = pickle.loads(pickle.dumps(x))
+    assert y.stride() == x.stride() and y.tolist() == x.tolist()
+    part = pickle.loads(pickle.dumps(x[:, ::2]))
+    assert part.tolist() == x[:, ::2].tolist()
+    wide = pickle.loads(pickle.dumps(pf.ones(1).expand(3, 2)))
+    assert wide.tolist() == [[1.0] * 2] * 3

@@ -157,6 +157,11 @@ class Function:
                 output = cls.forward(ctx, *args, **kwargs)
         several = isinstance(output, (tuple, list))
         outputs = list(output) if several else [output]
+        if not all(_is_in(t, outputs) for t in ctx._dirty):
+            raise _C.AutogradError(
+                f"pf.autograd.Function: {cls.__name__}.forward() named a tensor in mark_dirty() that it "
+                "does not return; expected each changed input among the results; return it"
+            )
         if record:
             _record(cls, ctx, args, outputs)
         else:

@@ -128,6 +128,7 @@ class Exponential(ExponentialFamily):
         return self.rate.log() - self.rate * value
 
     def cdf(self, value):
+        self._validate_sample(value)
         return -_ops.expm1(-self.rate * value)
 
     def icdf(self, value):
@@ -153,6 +154,7 @@ class Laplace(_ByLocationAndScale):
         return -(value - self.loc).abs() / self.scale - (2 * self.scale).log()
 
     def cdf(self, value):
+        self._validate_sample(value)
         d = value - self.loc
         return 0.5 - 0.5 * d.sign() * _ops.expm1(-d.abs() / self.scale)
 
@@ -180,6 +182,7 @@ class Cauchy(_ByLocationAndScale):
         return -math.log(math.pi) - self.scale.log() - _ops.log1p(z * z)
 
     def cdf(self, value):
+        self._validate_sample(value)
         return _ops.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value):

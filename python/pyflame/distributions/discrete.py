@@ -99,6 +99,11 @@ class Geometric(_Binary):
 
     support = constraints.nonnegative_integer
 
+    def __init__(self, probs=None, logits=None, validate_args=None):
+        super().__init__(probs, logits, validate_args)
+        if self._validate_args and self._given == "probs":
+            self._check("probs", constraints.greater_than(0), self.probs)
+
     mean = property(lambda self: 1 / self.probs - 1)
     mode = property(lambda self: _ops.zeros_like(self.probs))
     variance = property(lambda self: (1 / self.probs - 1) / self.probs)
@@ -179,6 +184,7 @@ class ContinuousBernoulli(_Binary):
         return _ops.where(near, value, far)
 
     def cdf(self, value):
+        self._validate_sample(value)
         q, near, _ = self._safe()
         far = (q**value * (1 - q) ** (1 - value) + q - 1) / (2 * q - 1)
         inner = _ops.where(near, value, far)

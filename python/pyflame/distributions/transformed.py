@@ -161,6 +161,8 @@ class TransformedDistribution(Distribution):
     def cdf(self, value):
         for t in reversed(self.transforms):
             value = t.inv(value)
+        if self._validate_args:  # ends of the support, which may lie outside of it, have a value
+            self._check("a value", self.base_dist.support, value)
         return self._turned(self.base_dist.cdf(value))
 
     def icdf(self, value):
@@ -216,6 +218,7 @@ class _Half(TransformedDistribution):
         return _ops.where(value >= 0, inside, -math.inf)
 
     def cdf(self, value):
+        self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value):
@@ -276,6 +279,7 @@ class Gumbel(TransformedDistribution):
         return -z - (-z).exp() - self.scale.log()
 
     def cdf(self, value):
+        self._validate_sample(value)
         return (-(-(value - self.loc) / self.scale).exp()).exp()
 
     def icdf(self, value):
@@ -469,6 +473,7 @@ class Kumaraswamy(TransformedDistribution):
         return a.log() + b.log() + _ops.xlogy(a - 1, value) + (b - 1) * _ops.log1p(-(value**a))
 
     def cdf(self, value):
+        self._validate_sample(value)
         return -_ops.expm1(self.concentration0 * _ops.log1p(-(value**self.concentration1)))
 
     def icdf(self, value):

@@ -24,6 +24,20 @@ class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpe
         return super().__repr__()
 
 
+class _InPlace:
+    """A hook of register_state_dict_post_hook(): what it returned would be lost, so it is refused."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __call__(self, *args):
+        if self.hook(*args) is not None:
+            raise RuntimeError(
+                "pf.nn.Module.state_dict: a hook of register_state_dict_post_hook() returned a value; "
+                "expected None; change the state in place"
+            )
+
+
 class _Metadata(dict):
     """What a state dict says of one module, and the loading that it belongs to."""
 
@@ -285,9 +299,11 @@ class _WithState:
 
     def register_state_dict_post_hook(self, hook):
         """hook(module, state_dict, prefix, local_metadata) when it has been; changes it in place."""
-        return self._add_hook(self._state_dict_hooks, hook)
+        return self._add_hook(self._state_dict_hooks, _InPlace(hook))
 
-    _register_state_dict_hook = register_state_dict_post_hook
+    def _register_state_dict_hook(self, hook):
+        """As register_state_dict_post_hook(); what the hook returns takes the state's place."""
+        return self._add_hook(self._state_dict_hooks, hook)
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         """hook([module,] state_dict, prefix, local_metadata, strict, missing, unexpected, errors)."""

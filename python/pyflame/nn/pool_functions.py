@@ -167,7 +167,8 @@ def _make_lp(dims):
         for k in kernel:
             count *= k
         mean = average(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-        return (mean.sign() * mean.abs() * count).pow(1.0 / norm_type)
+        # relu: where all elements are 0 the root's infinite slope is not taken.
+        return (mean.sign() * mean.abs().relu() * count).pow(1.0 / norm_type)
 
     _export(
         lp_pool, name,

@@ -2,7 +2,7 @@
 
 import math
 
-from .. import _ops
+from .. import _C, _ops
 from .._C import Tensor
 from .._named_errors import name_errors as _name_errors
 from ..autograd import enable_grad, no_grad
@@ -141,7 +141,7 @@ class LBFGS(Optimizer):
     def _check(self, group):
         super()._check(group)
         if group["line_search_fn"] not in (None, "strong_wolfe"):
-            raise ValueError(
+            raise _C.ValueError(
                 f"pf.optim.LBFGS: got line_search_fn {group['line_search_fn']!r}; expected None or "
                 "'strong_wolfe'"
             )

@@ -734,6 +734,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.min_lrs = _each("min_lr", min_lr, optimizer.param_groups)
         self.mode = mode
+        self.mode_worse = math.inf if mode == "min" else -math.inf
         self.factor = factor
         self.patience = patience
         self.threshold = threshold

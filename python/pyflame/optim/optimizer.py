@@ -64,6 +64,7 @@ def _with_hooks(step):
         before, after = d.get("_step_pre_hooks"), d.get("_step_post_hooks")
         if not (before or after or _before_all or _after_all) or d.get("_stepping"):
             return step(self, *args, **kwargs)
+        args = (self, *args)  # as hooks of PyTorch get and give them
         for hook in [*_before_all.values(), *(before or {}).values()]:
             changed = hook(self, args, kwargs)
             if changed is None:
@@ -76,7 +77,7 @@ def _with_hooks(step):
             args, kwargs = changed
         d["_stepping"] = True
         try:
-            result = step(self, *args, **kwargs)
+            result = step(*args, **kwargs)
         finally:
             del d["_stepping"]
         for hook in [*(after or {}).values(), *_after_all.values()]:
@@ -148,8 +149,18 @@ class Optimizer:
             raise TypeError(f"param group must be a dict; got {type(param_group).__name__}")
         group = dict(param_group)
         params = group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                f"pf.optim.{type(self).__name__}: got a set of parameters, whose order differs from run "
+                "to run; expected a list"
+            )
         params = [params] if isinstance(params, Tensor) else list(params)
         if params and isinstance(params[0], tuple):
+            if not all(isinstance(p, tuple) for p in params):
+                raise ValueError(
+                    f"pf.optim.{type(self).__name__}: got parameters with and without names; expected "
+                    "all as (name, parameter), or none"
+                )
             group["param_names"] = [name for name, _ in params]
             params = [p for _, p in params]
         for p in params:
