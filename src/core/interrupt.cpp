@@ -13,6 +13,7 @@ constexpr int64_t kEvery = 20'000'000;             // nanoseconds
 constexpr int64_t kSurelyLong = int64_t{1} << 24;  // elements, which take milliseconds
 
 thread_local bool t_noted = false;
+thread_local const std::atomic<bool>* t_given_up = nullptr;  // by whom this thread helps
 
 // One at a time: of the thread that hears signals.
 std::atomic<bool> g_asked{false};
@@ -57,6 +58,11 @@ constinit thread_local int64_t t_next_question = kNever;
 
 void ask(int64_t time) {
   t_next_question = time + kEvery;
+  if (t_given_up) {
+    if (!t_given_up->load(std::memory_order_relaxed)) return;
+    t_next_question = kNever;
+    throw Interrupted();
+  }
   install();
   if (!g_asked.load(std::memory_order_relaxed) || !g_installed) return;
   t_next_question = kNever;  // what is unwound is not asked again
@@ -74,6 +80,17 @@ MayStop::~MayStop() {
   if (!may_) return;
   detail::t_next_question = detail::kNever;
   uninstall();
+}
+
+HelpMayStop::HelpMayStop(const std::atomic<bool>* given_up) : may_(given_up && !may_stop()) {
+  if (!may_) return;
+  t_given_up = given_up;
+  detail::t_next_question = clock_now() + kEvery;
+}
+HelpMayStop::~HelpMayStop() {
+  if (!may_) return;
+  detail::t_next_question = detail::kNever;
+  t_given_up = nullptr;
 }
 
 void stop_if_asked() {

@@ -3,10 +3,11 @@
 // results nobody has yet may be given up: it throws Interrupted, its results count as never
 // computed.
 //
-// The thread that called asks, no other. Between a caller's own tensors nothing is given up: a
+// The thread that called asks, no other; threads that help it look whether it has given up. Between a caller's own tensors nothing is given up: a
 // weight would be half updated.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace pyflame {
@@ -42,6 +43,18 @@ class MayStop {
   ~MayStop();
   MayStop(const MayStop&) = delete;
   MayStop& operator=(const MayStop&) = delete;
+
+ private:
+  bool may_;
+};
+// The same for a thread that computes a share for another one: it stops where that one has set
+// `given_up`. Null: nothing.
+class HelpMayStop {
+ public:
+  explicit HelpMayStop(const std::atomic<bool>* given_up);
+  ~HelpMayStop();
+  HelpMayStop(const HelpMayStop&) = delete;
+  HelpMayStop& operator=(const HelpMayStop&) = delete;
 
  private:
   bool may_;

@@ -15,7 +15,7 @@ namespace pyflame::cpu {
 namespace {
 
 // Numbers of cells that two to four threads, and mostly six and eight, share evenly.
-constexpr int64_t kCounts[] = {96, 48, 24, 12, 8, 6, 4, 2, 1};
+constexpr int64_t kCounts[] = {6144, 1536, 384, 96, 48, 24, 12, 8, 6, 4, 2, 1};
 int64_t floor_count(double most) {
   for (int64_t n : kCounts)
     if (double(n) <= most) return n;
@@ -24,9 +24,10 @@ int64_t floor_count(double most) {
 
 // How many cells a product of so many multiplications gets. A cell costs about a microsecond, and
 // packs what its neighbours pack too: 3% of a product of 1024 in 24 cells, more in smaller ones.
+// Between cells a product may be interrupted: they take some tenths of a second at most.
 int64_t wanted(double work) {
   if (work < 5e5) return 1;
-  const double most = work < 2e9 ? 24 : work < 2e10 ? 48 : 96;
+  const double most = work < 2e9 ? 24 : work < 2e10 ? 48 : work < 2e12 ? 96 : work < 2e13 ? 384 : work < 2e14 ? 1536 : 6144;
   return floor_count(std::min(most, std::max(2.0, std::sqrt(work / 5e5))));
 }
 
@@ -46,7 +47,8 @@ Cells::Cells(const Gemm& g) {
   const int64_t want = wanted(work);
   if (want == 1) return;
   if (g.batch >= want) {
-    const double worth = std::min({double(g.batch), work / kItems, 96.0});
+    const double most = std::max(96.0, double(want));
+    const double worth = std::min({double(g.batch), work / kItems, most});
     batch = std::max(want, floor_count(worth));
     return;
   }

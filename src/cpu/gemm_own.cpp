@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/interrupt.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -98,6 +99,7 @@ void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t
       }
       micro::Split blocks(mb, kM);
       for (int64_t ib = 0; ib < blocks.count; ++ib) {
+        if (ib > 0 || p0 > 0 || j0 > n0) stop_if_asked();  // each is a millisecond's work at most
         const int64_t i0 = blocks.at(ib), rows = blocks.at(ib + 1) - i0;
         micro::Split tiles(rows, mr);
         if (!direct_a) {
@@ -167,6 +169,7 @@ void IntBlocking<S, U>::run(const Gemm& g, const S* a, const S* b, S* c, int64_t
   const S* bias = static_cast<const S*>(g.bias);
   const bool dots = g.a_col == 1 && g.b_row == 1 && g.b_col != 1;  // both in order of memory
   for (int64_t i = m0; i < m1; ++i) {
+    if (i > m0) stop_if_asked();
     for (int64_t j = 0; j < n; ++j) sum[j] = bias ? static_cast<U>(bias[n0 + j]) : U(0);
     if (dots) {
       const S* row = a + i * g.a_row;
@@ -179,6 +182,7 @@ void IntBlocking<S, U>::run(const Gemm& g, const S* a, const S* b, S* c, int64_t
       }
     }
     for (int64_t p = 0; p < g.k && !dots; ++p) {
+      if (p % kK == kK - 1) stop_if_asked();
       const U x = static_cast<U>(a[i * g.a_row + p * g.a_col]);
       const S* row = b + p * g.b_row + n0 * g.b_col;
       if (g.b_col == 1)

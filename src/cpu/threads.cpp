@@ -285,6 +285,7 @@ struct Region {
     Mark& me = t_mark;
     bool before = me.inside;
     me.inside = true;
+    const HelpMayStop helps(grain == 0 || part == 0 ? nullptr : &failed);
     try {
       if (grain == 0)
         fn(context, begin, end, part);
