@@ -23,11 +23,12 @@ set(SMALL ${PYFLAME_SOURCES})
 list(FILTER SMALL INCLUDE REGEX "/src/(ops|io|nn|optim|files|meta|table)/")
 list(REMOVE_ITEM SMALL ${HOT})
 # What runs once a process, a capture or a report.
-paths(COLD core alloc_settings device interrupt limits mapped memory_words pinned plugins room)
+paths(COLD core alloc_settings device error interrupt limits mapped memory_words pinned plugins room sparse
+      stream)
 paths(COLD engine capture_arena capture_cells capture_copies capture_difference capture_graph
       capture_layout capture_notes capture_order capture_passes hidden hidden_kernels other_memory
-      print trace user_kernel)
-paths(COLD cpu lapack tape_compile)
+      print recompute region streams thread_groups trace user_kernel)
+paths(COLD cpu lapack library_file machine tape_compile)
 paths(COLD paranoid backend)
 list(APPEND SMALL ${COLD})
 optimise(small -Os ${SMALL})

@@ -3,8 +3,8 @@
 // results nobody has yet may be given up: it throws Interrupted, its results count as never
 // computed.
 //
-// The thread that called asks, no other; threads that help it look whether it has given up. Between a caller's own tensors nothing is given up: a
-// weight would be half updated.
+// The thread that called asks, no other; threads that help it look whether it has given up. Between
+// a caller's own tensors nothing is given up: a weight would be half updated.
 #pragma once
 
 #include <atomic>

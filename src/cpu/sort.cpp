@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/interrupt.h"
 #include "core/kernel_numbers.h"
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
@@ -83,6 +84,15 @@ class Items {
   size_t count_ = 0;
 };
 
+// fn(i) for i below n, in their order; a row of a billion may be interrupted.
+template <class F>
+void each_below(int64_t n, F&& fn) {
+  for (int64_t i = 0; i < n;) {
+    stop_if_asked();
+    for (const int64_t stop = std::min<int64_t>(n, i + 65536); i < stop; ++i) fn(i);
+  }
+}
+
 // Radix sort by 11 bits at a time; stable, so positions need not be looked at.
 template <class Item>
 void radix_sort(Items<Item>& items, Items<Item>& spare, int key_bits) {
@@ -92,7 +102,9 @@ void radix_sort(Items<Item>& items, Items<Item>& spare, int key_bits) {
   spare.resize(n);
   for (int shift = 0; shift < key_bits; shift += kBits) {
     size_t count[kBuckets] = {};
-    for (const Item& x : items) ++count[x.key() >> shift & (kBuckets - 1)];
+    each_below(std::ssize(items), [&](int64_t i) {
+      ++count[items[static_cast<size_t>(i)].key() >> shift & (kBuckets - 1)];
+    });
     if (count[items[0].key() >> shift & (kBuckets - 1)] == n) continue;  // all alike here
     size_t sum = 0;
     for (size_t& c : count) {
@@ -100,7 +112,10 @@ void radix_sort(Items<Item>& items, Items<Item>& spare, int key_bits) {
       c = sum;
       sum += mine;
     }
-    for (const Item& x : items) spare[count[x.key() >> shift & (kBuckets - 1)]++] = x;
+    each_below(std::ssize(items), [&](int64_t i) {
+      const Item x = items[static_cast<size_t>(i)];
+      spare[count[x.key() >> shift & (kBuckets - 1)]++] = x;
+    });
     std::swap(items, spare);
   }
 }
@@ -191,7 +206,7 @@ void each_row(const KernelArgs& a, int dim, bool descending, int64_t keep, bool 
                       });
                     } else {
                       items.resize(static_cast<size_t>(n));
-                      for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = item(i);
+                      each_below(n, [&](int64_t i) { items[static_cast<size_t>(i)] = item(i); });
                     }
                     row(items, spare, at.offset, x);
                   }
@@ -218,11 +233,11 @@ void store_row(const KernelArgs& a, int dim, const Items<Item>& items, int64_t n
   const int64_t step = a.tensor(at.x).strides[dim];
   T* v = a.data<T>(at.values) + offset[1];
   int64_t* index = a.data<int64_t>(at.indices) + offset[2];
-  for (int64_t i = 0; i < n; ++i) {
+  each_below(n, [&](int64_t i) {
     const int64_t from = items[static_cast<size_t>(i)].at();
     v[i * vs] = x[from * step];
     index[i * is] = from;
-  }
+  });
 }
 
 // The smallest key of all, and how many bits the others' distances from it take.

@@ -1,5 +1,9 @@
-"""Ctrl-C ends operations of the CPU that would run for minutes; what comes later computes rightly."""
+"""Ctrl-C ends operations of the CPU that would run for minutes; what comes later computes rightly.
 
+Products and convolutions have shares of their own for each thread, which are asked between their blocks.
+"""
+
+import os
 import subprocess
 import sys
 
@@ -33,13 +37,42 @@ WORK = [
 ]
 
 
-@pytest.mark.parametrize("work", WORK)
-def test_an_operation_over_2_36_elements_is_interrupted(work):
+# Each takes half a minute and more on two fast cores.
+PRODUCTS = [
+    "m = wide(30000, 30000); (m @ m)[0, 0].item()",
+    "m = wide(1).double().expand(20000, 20000); m.mm(m)[0, 0].item()",
+    "m = pf.zeros(1, dtype=pf.int64).expand(8000, 8000); (m @ m)[0, 0].item()",
+    "m = wide(4000, 2000, 2000); m[:400].bmm(m[:400])[0, 0, 0].item()",
+    "(wide(2**19, 2**19) @ wide(2**19))[0].item()",
+    "(wide(2**19) @ wide(2**19, 2**19))[0].item()",
+    "pf.nn.functional.linear(wide(2**18, 8000), wide(8000, 8000)[:4000], pf.zeros(4000))[0, 0].item()",
+    "pf.nn.functional.conv2d(wide(256, 512, 128, 128), wide(256, 512, 5, 5))[0, 0, 0, 0].item()",
+    "pf.nn.functional.conv_transpose2d(wide(256, 256, 128, 128), wide(256, 256, 5, 5))[0, 0, 0, 0].item()",
+]
+
+
+def interrupted(work, **environment):
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     r = subprocess.run(
         [sys.executable, "-c", program + PROGRAM.replace("{work}", work)],
         capture_output=True,
         text=True,
         timeout=600,
+        env=os.environ | environment,
     )
     assert r.stdout.split("\n")[:2] == ["interrupted", "499500.0 [2.0, 2.0, 2.0]"], r.stderr
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_an_operation_over_2_36_elements_is_interrupted(work):
+    interrupted(work)
+
+
+@pytest.mark.parametrize("work", PRODUCTS)
+def test_products_and_convolutions_are_interrupted(work):
+    interrupted(work)
+
+
+def test_a_product_by_onednn_is_interrupted():
+    """By its own size: it takes no rows that lie upon one another."""
+    interrupted("m = pf.ones(24000, 24000); (m @ m)[0, 0].item()", PYFLAME_GEMM="onednn")
