@@ -27,12 +27,12 @@ int64_t floor_count(double most) {
 // Between cells a product may be interrupted: they take some tenths of a second at most.
 int64_t wanted(double work) {
   if (work < 5e5) return 1;
-  const double most = work < 2e9    ? 24
-                      : work < 2e10 ? 48
-                      : work < 1e12 ? 96
-                      : work < 4e12 ? 384
+  const double most = work < 2e9      ? 24
+                      : work < 2e10   ? 48
+                      : work < 1e12   ? 96
+                      : work < 4e12   ? 384
                       : work < 1.6e13 ? 1536
-                                    : 6144;
+                                      : 6144;
   return floor_count(std::min(most, std::max(2.0, std::sqrt(work / 5e5))));
 }
 
