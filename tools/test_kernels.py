@@ -39,6 +39,7 @@ PARTS = ["compile", "headers", "host", "sanitize"]
 # Name, variables of the stand-in, and the device.
 GPUS = {
     "gfx942, 64 lanes": ({"PYFLAME_STANDIN_ARCH": "gfx942:sramecc+:xnack-"}, "rocm"),
+    "gfx90a, 64 lanes": ({"PYFLAME_STANDIN_ARCH": "gfx90a:sramecc+:xnack-"}, "rocm"),
     "gfx1201, 32 lanes": ({"PYFLAME_STANDIN_ARCH": "gfx1201"}, "rocm"),
     "sm_90, 32 lanes": ({"PYFLAME_STANDIN_SM": "90"}, "cuda"),
 }
@@ -179,7 +180,7 @@ def sanitized(args, vendor, record):
         "LD_PRELOAD": " ".join(run.stdout.strip() for run in libraries),
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    for gpu in args.gpu or list(GPUS)[:2]:
+    for gpu in args.gpu or ("gfx942, 64 lanes", "gfx1201, 32 lanes"):
         pytest(args, "sanitize", gpu, list(marked.files()), args.share, more, record)
 
 

@@ -198,15 +198,18 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
   return y;
 }
 
-Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest, const char* op) {
+// `of_all`: max() and min(), which hand the gradient to NaN too; amax() and amin() have no slope
+// there.
+Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest, const char* op,
+               bool of_all = false) {
   ops::check_arithmetic(x, op);
   if (ops::is_wide_unsigned(x))
-    return ops::in_order(x, [&](const Tensor& t) { return extreme(t, dim, keepdim, largest, op); });
+    return ops::in_order(
+        x, [&](const Tensor& t) { return extreme(t, dim, keepdim, largest, op, of_all); });
   const Plan p = plan_for(x, dim, keepdim, op);
   check_not_empty(x, p, op);
   Tensor y = largest ? run<kernels::Amax>(x, p, x->dtype) : run<kernels::Amin>(x, p, x->dtype);
-  const bool nan_too = op[0] == 'm';  // amax and amin have no slope where the result is NaN
-  auto slope = [p, nan_too](const Context& c) -> Grads {
+  auto slope = [p, of_all](const Context& c) -> Grads {
     const Tensor x = c.saved(0);
     Tensor hit;  // shared evenly among the elements that equal the result
     {
@@ -214,7 +217,7 @@ Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest
       Plan q = p;
       q.keepdim = true;
       hit = eq(x, spread(c.saved(1), p, x->shape));
-      if (nan_too) hit = logical_or(hit, ne(x, x));
+      if (of_all) hit = logical_or(hit, ne(x, x));
       hit = to(hit, x->dtype);
       hit = div(hit, sum_float(hit, q, false));
     }
@@ -422,10 +425,10 @@ Tensor amin(const Tensor& x, const MaybeDims& dim, bool keepdim) {
   return extreme(x, dim, keepdim, false, "amin");
 }
 Tensor max(const Tensor& x) {
-  return extreme(x, {}, false, true, "max");
+  return extreme(x, {}, false, true, "max", true);
 }
 Tensor min(const Tensor& x) {
-  return extreme(x, {}, false, false, "min");
+  return extreme(x, {}, false, false, "min", true);
 }
 std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
   return find(x, dim, keepdim, true, true, "max");

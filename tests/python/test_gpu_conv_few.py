@@ -8,6 +8,7 @@ import standin
 from standin import cache, run  # noqa: F401
 
 GPUS = {
+    "gfx90a": {"PYFLAME_STANDIN_ARCH": "gfx90a"},
     "gfx942": {"PYFLAME_STANDIN_ARCH": "gfx942"},
     "gfx950": {"PYFLAME_STANDIN_ARCH": "gfx950"},
     "gfx1100": {"PYFLAME_STANDIN_ARCH": "gfx1100"},
