@@ -94,6 +94,7 @@ std::shared_ptr<Capture> Capture::begin(Device device, const Capture* tried) {
     g_captures.store(false);
     throw;
   }
+  c->tape_begins_ = autograd::reserve_numbers();
   c->random_first_ = random_state().offset;
   c->seed_ = random_state().seed;
   return c;

@@ -78,6 +78,7 @@ class Capture {
   }
   bool may_move(const Storage& s) const { return moves && inner(s); }
 
+  uint64_t tape_begins() const { return tape_begins_; }  // record number of what it records first
   const std::string& broken() const { return broken_; }
   void break_off(const std::string& reason);  // the first reason counts
   // Leaves whose .grad a backward pass within has changed, and whether the first time found one.
@@ -347,7 +348,7 @@ class Capture {
     bool requires_grad, hooked;
   };
   std::vector<Watched> watched_;
-  uint64_t random_first_ = 0, seed_ = 0;
+  uint64_t random_first_ = 0, seed_ = 0, tape_begins_ = 0;
   RandomState began_{};
   std::vector<uint8_t> changed_;  // launches whose addresses or numbers are others
   std::vector<uint32_t> random_;  // launches that draw numbers

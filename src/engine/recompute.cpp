@@ -6,6 +6,7 @@
 
 #include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
+#include "engine/region.h"
 #include "pyflame/memory.h"
 
 namespace pyflame::autograd {
@@ -71,7 +72,7 @@ Ref<Packed> recipe_of(const Tensor& t) {
       t->meta->output_nr != 0 || t->storage->nbytes < r->at_least || t->storage->version != 0 ||
       !t->contiguous || t->storage->nbytes != nbytes(t->dtype, t->numel))
     return {};
-  const auto* node = dynamic_cast<const Redoable*>(t->meta->grad_fn.get());
+  const auto* node = dynamic_cast<const Redoable*>(maker(t));
   if (!node) return {};
   if (r->above > 0 && memory_stats(t->storage->device).allocated <= static_cast<int64_t>(r->above))
     return {};

@@ -20,6 +20,12 @@ bool autograd::has_hooks(const Tensor& leaf) {
          (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
 }
 
+const autograd::Node* autograd::maker(const Tensor& t) {
+  const Node* made = grad_fn(t).get();  // which `t` keeps
+  const engine::Capture* c = engine::capturing();
+  return made && c && made->sequence < c->tape_begins() ? nullptr : made;
+}
+
 namespace engine {
 namespace {
 

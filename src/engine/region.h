@@ -24,6 +24,9 @@ bool has_hooks(const Tensor& leaf);
 // the place of what is recorded next.
 inline constexpr uint64_t kReserved = uint64_t{1} << 20;
 uint64_t reserve_numbers();
+// The node that has made `t`, for who launches something else because of it. Null where a capture
+// is made and has not recorded it: another call's argument will have another history.
+const Node* maker(const Tensor& t);
 // From within a node's gradient: the pass goes on with these, as if they had come to the outputs.
 // The node has been recorded behind them.
 void go_on(std::span<const Tensor> outputs, std::span<const Tensor> gradients);

@@ -12,6 +12,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "engine/recompute.h"
+#include "engine/region.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
@@ -31,7 +32,7 @@ bool gradient_last(const Tensor& a) {
   static constexpr const char* kActivations[] = {"relu", "gelu",       "silu",   "tanh",
                                                  "elu",  "leaky_relu", "sigmoid"};
   if (a->storage->device.is_cpu()) return false;
-  const Ref<autograd::Node> made = autograd::grad_fn(a);
+  const autograd::Node* made = autograd::maker(a);
   return made && std::any_of(std::begin(kActivations), std::end(kActivations),
                              [&](const char* n) { return std::string_view(made->name) == n; });
 }
@@ -43,7 +44,7 @@ bool rounds_no_gradient(const Tensor& b, int dims) {
   if (!amp::Casting::runs() || !b.defined() || b->shape.size() != dims ||
       engine::among_samples(b) || amp::slot_of(b->storage->device.type) != amp::kGpu)
     return false;
-  const Ref<autograd::Node> made = autograd::grad_fn(b);
+  const autograd::Node* made = autograd::maker(b);
   return made && std::string_view(made->name) == ops::kRowTable[ops::op::cast].name;
 }
 

@@ -283,6 +283,25 @@ ARGUMENTS = {  # of (what the function reaches, what hears, leaf, arguments so f
 }
 
 
+# By what arguments come from those: another at another call, in the place of one kind.
+MADE_BY = {
+    "nothing": lambda a: a,
+    "tanh": lambda a: a.tanh(),
+    "relu": lambda a: a.relu(),
+    "scale": lambda a: a * 2,
+    "product": lambda a: pf.nn.functional.linear(a, a) * 0.3,
+    "norm": lambda a: pf.nn.functional.layer_norm(a, (N,)),
+    "softmax": lambda a: a.softmax(-1),
+    "cast": lambda a: a.float().to(a.dtype),
+    "view": lambda a: (a * 2).view(-1).view(N, N),
+    "written": lambda a: (a * 1).mul_(0.5),
+    "part written": lambda a: pf.cat([(a * 1)[:1].mul_(0.5), a[1:]]),
+    "function": Cubed.apply,
+    "none": lambda a: a.detach(),
+    "leaf": lambda a: a.detach().requires_grad_(a.requires_grad),
+}
+
+
 @dataclasses.dataclass
 class Fields:
     values: tuple
@@ -342,7 +361,7 @@ AROUND = {
     "old checkpoint": lambda call: _checkpointed(call, True),
     "packed": _within(lambda: graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2)),
     "packed before": _within(lambda: graph.save_on_cpu()),
-    "recomputed": _within(graph.recompute_cheap),
+    "recomputed": _within(lambda: graph.recompute_cheap(at_least=0)),
     "anomalies": _within(pf.autograd.detect_anomaly),
 }
 # What is around its backward pass, and writes before that.
@@ -588,9 +607,11 @@ class Program:
         around = r.choice(["nothing"] * 10 + list(AROUND))
         self.around = [around if r.random() < 0.8 else "nothing" for _ in range(CALLS)]
         self.module = r.random() < 0.1  # whether a module is captured
-        # Drawn last: the numbers of before give the programs of before, with this around.
+        # Drawn last: the numbers of before give the programs of before, with this added.
         passed_in = r.choice(["nothing"] * 2 + list(AROUND_PASSES))
         self.passed_in = [passed_in if r.random() < 0.7 else "nothing" for _ in range(CALLS)]
+        makers = r.choices(list(MADE_BY), k=2) if r.random() < 0.3 else ["nothing"]
+        self.made_by = [[r.choice(makers) for _ in self.arguments] for _ in range(CALLS)]
 
     def __str__(self):
         return "\n".join(f"{k} = {v}" for k, v in vars(self).items())
@@ -657,8 +678,8 @@ class Program:
 
         def arguments(x):
             made = []
-            for name in self.arguments:
-                made.append(ARGUMENTS[name](s, log, x, made))
+            for name, by in zip(self.arguments, self.made_by[n]):
+                made.append(MADE_BY[by](ARGUMENTS[name](s, log, x, made)))
             return made
 
         args = arguments(x)

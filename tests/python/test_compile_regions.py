@@ -1,6 +1,8 @@
 """pf.compile of a part of a program: gradients end at its arguments, and any backward pass gives what it
 gives without."""
 
+import contextlib
+import itertools
 import warnings
 
 import pytest
@@ -10,7 +12,7 @@ import pyflame as pf
 import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.autograd import Function
-from pyflame.autograd.graph import saved_tensors_hooks
+from pyflame.autograd.graph import recompute_cheap, saved_tensors_hooks
 from pyflame.utils.checkpoint import checkpoint
 
 
@@ -581,3 +583,52 @@ def test_a_backward_pass_that_has_changed_is_found():
             c(x).backward()
             found.append(x.grad[0].item())
     assert found[:6] == [2.0] * 6
+
+
+# What a launch may be chosen by: who has made an operand.
+MAKERS = {
+    "tanh": lambda w: w.tanh(),
+    "relu": lambda w: w.relu(),
+    "scaled": lambda w: w * 2,
+    "cast": lambda w: w.float().to(w.dtype),
+    "normed": lambda w: F.layer_norm(w, w.shape[1:]),
+    "leaf": lambda w: w,
+}
+READERS = {
+    "product": lambda a: a @ a,
+    "linear": lambda a: F.linear(a, a, a[0]),
+    "tanh": lambda a: a.tanh() * a,
+    "norm": lambda a: F.layer_norm(a, a.shape[1:]),
+    "loss": lambda a: F.cross_entropy(a, pf.arange(len(a))),
+}
+
+
+@pytest.mark.parametrize("within", ["nothing", "recompute", "autocast"])
+@pytest.mark.parametrize("reader", READERS)
+def test_who_has_made_an_argument_changes_nothing_of_what_is_captured(reader, within):
+    half = within == "autocast"
+    around = {
+        "nothing": contextlib.nullcontext,
+        "recompute": lambda: recompute_cheap(at_least=0),
+        "autocast": lambda: pf.autocast(pf.get_default_device().type, pf.bfloat16),
+    }[within]
+
+    def f(a):
+        with around():
+            return READERS[reader](a)
+
+    for one, other in itertools.permutations(MAKERS, 2):
+        captured = pf.compile(f, mode="reduce-overhead", options={"verify_every": 1000})
+        dtype = pf.float32 if half else pf.float64
+        w = (pf.randn(5, 5, dtype=dtype) * 0.5).requires_grad_()
+        for n in range(7):
+            make = MAKERS[one if n % 3 < 2 else other]
+            found = []
+            for call in (f, captured):
+                w.grad = None
+                y = call(make(w.bfloat16() if half else w))
+                y.sum().backward()
+                found.append((y, w.grad))
+            for want, got in zip(*found):
+                assert pf.allclose(got, want, *([0.05] * 2 if half else [1e-8] * 2)), (one, other, n)
+        assert captured._step.replays == 4  # as one that knows of nobody's history
