@@ -660,6 +660,8 @@ class Program:
                 kept = None
                 found.append(("error", type(e).__name__))
                 _clear(s)  # how far a pass came before it failed is nobody's concern
+                if isinstance(e, RecursionError):  # a checkpoint that gives a weight itself runs
+                    s.log.clear()  # again and again, as often as the stack has room for
             if not self.kept:
                 kept = None  # noqa: F841 (or it lives until the next call ends)
             for k, p in enumerate(s.parameters()):

@@ -630,5 +630,9 @@ def test_who_has_made_an_argument_changes_nothing_of_what_is_captured(reader, wi
                 y.sum().backward()
                 found.append((y, w.grad))
             for want, got in zip(*found):
-                assert pf.allclose(got, want, *([0.05] * 2 if half else [1e-8] * 2)), (one, other, n)
+                assert pf.allclose(got, want, *([0.05] * 2 if half else [1e-8] * 2)), (
+                    one,
+                    other,
+                    n,
+                )
         assert captured._step.replays == 4  # as one that knows of nobody's history
