@@ -88,6 +88,22 @@ BESIDE = {
         ("value", r"^result", "`local_response_norm` of integers")
     ],
     "masked.logsumexp": [("dtype", r"float32, not (int|uint)", "`masked.logsumexp` of integers")],
+    "nn.functional.poisson_nll_loss": [
+        (
+            "grad",
+            r"not nan$",
+            "The target's gradient of `poisson_nll_loss` is finite at targets of 0",
+        )
+    ],
+    "__rpow__": [("grad", r"^gradient of leaf \d.*not (nan|-?inf)$", _EXACTER)],
+    "scatter_reduce.prod": [("refuses", r"got complex", "products by index are refused")],
+    **dict.fromkeys(
+        (
+            "nn.functional.linear_cross_entropy.chunked",
+            "nn.functional.linear_cross_entropy.chunked_none",
+        ),
+        [("value", r"^result", "`linear_cross_entropy` of 16 bits rounds its logits")],
+    ),
     "renorm": [
         ("grad", r"not nan$", "The norm of complex numbers of order infinity has a gradient")
     ],
