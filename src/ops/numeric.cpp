@@ -6,6 +6,7 @@
 #include "engine/autograd.h"
 #include "engine/other_memory.h"
 #include "ops/autocast.h"
+#include "ops/bins.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -331,12 +332,13 @@ struct Histogram {
   Tensor counts;
   TensorList edges;
 };
-Histogram count_in(const Tensor& given, TensorList edges, const Tensor& weight, bool density,
-                   const char* op) {
+// `even`: the edges are of even_edges.
+Histogram count_in(const Tensor& given, TensorList edges, bool even, const Tensor& weight,
+                   bool density, const char* op) {
   // One row for each point.
   const int64_t dims = given->shape.back(), points = given->numel / std::max<int64_t>(dims, 1);
   const Tensor x = reshape(given, {points, dims});
-  Tensor w = ones({points}, given->dtype, given->device());
+  Tensor w;
   if (weight.defined()) {
     PF_CHECK(weight->dtype == given->dtype && weight->numel == points, ShapeError, op,
              "got weights ", weight->dtype, " of shape ", weight->shape,
@@ -344,18 +346,31 @@ Histogram count_in(const Tensor& given, TensorList edges, const Tensor& weight, 
     w = reshape(weight.detach(), {points});
   }
   IntList shape;
-  Tensor place = zeros({points}, DType::Int64, given->device()), all_inside;
-  for (int64_t d = 0; d < dims; ++d) {
-    const Tensor& e = edges[static_cast<size_t>(d)];
-    const auto [bin, inside] = bins_of(contiguous(select(x, 1, d)), e, op);
-    place = add(mul(place, Scalar(e->numel - 1)), bin);
-    all_inside = all_inside.defined() ? logical_and(all_inside, inside) : inside;
-    shape.push_back(e->numel - 1);
-  }
   int64_t total = 1;
-  for (int64_t s : shape) total = ops::checked_size(total, s, op);
-  if (all_inside.defined()) w = where(all_inside, w, Scalar(0.0));
-  Tensor h = scatter_add(zeros({total}, given->dtype, given->device()), 0, place, w);
+  for (const Tensor& e : edges) {
+    shape.push_back(e->numel - 1);
+    total = ops::checked_size(total, e->numel - 1, op);
+  }
+  Tensor h;
+  if (even && dims == 1 && points > 0 && !w.defined()) {
+    h = to(binned_sums(reshape(x, {points}), {}, to(edges[0], DType::Float64)).first, x->dtype);
+  } else {
+    Tensor place = zeros({points}, DType::Int64, given->device()), all_inside;
+    for (int64_t d = 0; d < dims; ++d) {
+      const Tensor& e = edges[static_cast<size_t>(d)];
+      const auto [bin, inside] = bins_of(contiguous(select(x, 1, d)), e, op);
+      place = add(mul(place, Scalar(e->numel - 1)), bin);
+      all_inside = all_inside.defined() ? logical_and(all_inside, inside) : inside;
+    }
+    // What lies outside goes to one more.
+    if (all_inside.defined()) place = where(all_inside, place, Scalar(total));
+    Tensor sums = zeros({total + 1}, w.defined() ? w->dtype : DType::Int64, given->device());
+    if (w.defined())
+      sums = scatter_add(sums, 0, place, w);
+    else if (points > 0)
+      engine::call<kernels::Bincount>({sums, place}, {.op = op});
+    h = to(slice(sums, 0, 0, total), given->dtype);
+  }
   h = reshape(h, shape);
   if (density) {
     h = div(h, sum(h));
@@ -400,14 +415,14 @@ TensorList histogram(const Tensor& given, int64_t bins,
   const std::vector<double> range = range_or.value_or(std::vector<double>{});
   check_range_size(range, 1, op);
   const Tensor x = ops::beside(reshape(checked_points(given, op), {-1, 1}), {weight}, op);
-  const Histogram h = count_in(x, {even_edges(x, bins, range, 0, op)}, weight, density, op);
+  const Histogram h = count_in(x, {even_edges(x, bins, range, 0, op)}, true, weight, density, op);
   return {h.counts, h.edges[0]};
 }
 TensorList histogram_edges(const Tensor& given, const Tensor& bins, const Tensor& weight,
                            bool density) {
   const char* op = "histogram";
   const Tensor x = ops::beside(reshape(checked_points(given, op), {-1, 1}), {bins, weight}, op);
-  const Histogram h = count_in(x, {checked_edges(bins, x, op)}, weight, density, op);
+  const Histogram h = count_in(x, {checked_edges(bins, x, op)}, false, weight, density, op);
   return {h.counts, h.edges[0]};
 }
 
@@ -432,7 +447,7 @@ TensorList histogramdd(const Tensor& given, const IntList& bins,
   for (size_t d = 0; d < dims; ++d)
     edges.push_back(even_edges(select(x, -1, static_cast<int64_t>(d)),
                                bins[bins.size() == 1 ? 0 : d], range, d, op));
-  Histogram h = count_in(x, edges, weight, density, op);
+  Histogram h = count_in(x, edges, true, weight, density, op);
   h.edges.insert(h.edges.begin(), h.counts);
   return h.edges;
 }
@@ -445,7 +460,7 @@ TensorList histogramdd_edges(const Tensor& given, const TensorList& bins, const 
            " dimensions; expected one for each; pass bins");
   TensorList edges;
   for (const Tensor& e : bins) edges.push_back(checked_edges(e, x, op));
-  Histogram h = count_in(x, edges, weight, density, op);
+  Histogram h = count_in(x, edges, false, weight, density, op);
   h.edges.insert(h.edges.begin(), h.counts);
   return h.edges;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/autocast.h"
+#include "ops/bins.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/hidden.h"
@@ -379,8 +380,8 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   return to(slice(counts, 0, 0, bins), t->dtype);
 }
 
-// Sums of weights in bins of about equal widths, and how many values have none
-// (kernels::BinnedSums).
+}  // namespace
+
 std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights,
                                       const Tensor& edges) {
   const char* op = "_binned_sums";
@@ -434,8 +435,6 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
   engine::call<kernels::Bincount>({sums, place, where(good, amount, Scalar(0.0))}, {.op = op});
   return {slice(sums, 0, 0, bins), sum(logical_not(good))};
 }
-
-}  // namespace
 
 static const ops::Family kStatistics("statistics", [](ops::Family& f) {
   using namespace ops;

@@ -252,6 +252,39 @@ def test_histogram():
             f()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_histograms_drawn(seed):
+    r = np.random.default_rng(seed)
+    dtype = r.choice([np.float32, np.float64])
+    bins, n = int(r.choice([1, 2, 7, 100, 3000])), int(r.choice([1, 50, 40_000]))
+    low, high = (-2.0, 3.0) if seed % 2 else (0.0, 1e-3)
+    even = pf.linspace(low, high, bins + 1, dtype=pf.tensor(dtype(0)).dtype).numpy()
+    x = r.standard_normal(n).astype(dtype)
+    x[::3] = r.choice(even, len(x[::3]))  # on an edge
+    x[1::7] = r.choice(np.array([np.nan, np.inf, -np.inf, high, low], dtype), len(x[1::7]))
+    w = r.standard_normal(n).astype(dtype)
+    uneven = np.sort(r.standard_normal(bins + 1)).astype(dtype)
+    real = ~np.isnan(x)
+    for edges, to, how in ((even, bins, {"range": (low, high)}), (uneven, pf.tensor(uneven), {})):
+        for weight in (None, w):
+            given = {} if weight is None else {"weight": pf.tensor(w)}
+            ours = pf.histogram(pf.tensor(x), to, **how, **given)
+            assert (ours.bin_edges.numpy() == edges).all()
+            want = np.histogram(x[real], edges, weights=None if weight is None else w[real])[0]
+            bound = 0 if weight is None else 1e-3
+            np.testing.assert_allclose(ours.hist.numpy(), want, rtol=0, atol=bound)
+    rows = np.stack([x, x[::-1]], 1)[np.isfinite(x) & np.isfinite(x[::-1])]
+    ours = pf.histogramdd(pf.tensor(rows), [pf.tensor(even), pf.tensor(uneven)]).hist.numpy()
+    assert (ours == np.histogramdd(rows, [even, uneven])[0]).all()
+    line = np.sort(r.choice(x, min(n, bins)))  # with repeats and NaN
+    for side in ("left", "right"):
+        ours = pf.searchsorted(pf.tensor(line), pf.tensor(x), side=side).numpy()
+        assert (ours == np.searchsorted(line, x, side=side)).all()
+    for n in range(9):
+        ours = pf.bucketize(pf.tensor([-1, 0, 0.5, 3, 7, 9]), pf.arange(n).float()).tolist()
+        assert ours == [0, 0, min(n, 1), min(n, 3), min(n, 7), n]
+
+
 def test_gradient_and_areas():
     a = RNG.standard_normal((5, 6))
     at = [np.sort(RNG.random(5)) * 4, np.sort(RNG.random(6)) * 4]

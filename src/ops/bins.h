@@ -1,0 +1,15 @@
+// What counts in bins of about equal widths.
+#pragma once
+
+#include <utility>
+
+#include "pyflame/tensor.h"
+
+namespace pyflame {
+
+// Sums of weights in bins of about equal widths, and how many values have none
+// (table/kernels/index.h, BinnedSums). Edges are float64.
+std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights,
+                                      const Tensor& edges);
+
+}  // namespace pyflame
