@@ -229,6 +229,7 @@ CALLS = {
     "cartesian_prod": "t.cartesian_prod(d.row, d.row)",
     "combinations": "t.combinations(d.row)",
     "histc": "t.histc(d.x, 100, -3, 3)",
+    "histogram": "t.histogram(d.x, 100, range=(-3.0, 3.0))",  # PyTorch: on the CPU alone
     "isin": "t.isin(d.count, d.few_counts[:50])",
     "pad_sequence": "t.nn.utils.rnn.pad_sequence([d.a, d.b[:2], d.c])",
     "vander": "t.vander(d.row, 10)",
