@@ -1,46 +1,120 @@
-"""What tools/gpu_models.sh found: for each model, whether it ran here and with PyTorch, and how far the losses
-and norms of gradients of its three steps are apart, and the times of a step. Usage: compare_models.py RESULTS"""
+"""What tools/gpu_models.sh found, as a table: for each model whether it ran here and with PyTorch, how far the
+losses and norms of gradients of its three steps are apart (relative), and the times of a forward pass and of
+a step, ours / PyTorch's in ms. What is not alike comes first.
+
+PyTorch's runs in float64 are the referee: networks in which rounding grows are judged by how far PyTorch itself
+is from them, or weights stirred by a few roundings lead (a ReLU at 1e-7 has one slope or the other). Usage: compare_models.py RESULTS"""
 
 import json
+import math
 import sys
+from collections import Counter
 from pathlib import Path
 
-# Of losses and norms, relative: float32, and what is calculated in bfloat16.
-FLOAT, SHORT = 1e-4, 3e-2
+# Apart by, relative: float32, and what is calculated in bfloat16. Or not farther from float64 than
+# so many times PyTorch's own distance or that of stirred weights.
+FLOAT, SHORT, AS_FAR = 1e-5, 2e-2, 4
+REFEREES = (" f64", " f64 1", " f64 2", " f64 3")
 
 
-def read(folder, side):
-    losses, errors, times = {}, {}, {}
-    for path in sorted(folder.glob(f"*{side}.*.jsonl")):
-        for line in path.read_text().splitlines():
-            said = json.loads(line) if line.startswith(("[", "{")) else None
-            if isinstance(said, list):
-                losses.setdefault(said[0], said[1][0][4])
-            elif said and "error" in said:
-                errors[said["name"]] = said["error"]
-            elif said:
-                times[said["name"]] = said["ms"]
-    return losses, errors, times
+class Side:
+    """What the runs of one side say, in files SIDE.*.jsonl; of runs alone on the device in alone.SIDE.*.jsonl."""
+
+    def __init__(self, folder, side):
+        self.asked, self.values, self.errors, self.times = set(), {}, {}, {}
+        for path in (
+            *sorted(folder.glob(f"{side}.*.jsonl")),
+            *sorted(folder.glob(f"alone.{side}.*.jsonl")),
+        ):
+            alone = path.name.startswith("alone")
+            for line in path.read_text(errors="replace").splitlines():
+                try:
+                    said = json.loads(line)
+                except json.JSONDecodeError:
+                    continue  # other output, or a line that a time-out cut
+                if isinstance(said, dict):
+                    self.add(said, alone)
+
+    def add(self, said, alone):
+        if "names" in said and not alone:
+            self.asked |= set(said["names"])
+        name = said.get("name")
+        if "values" in said:
+            self.values.setdefault(name, said["values"])
+        elif "error" in said:
+            self.errors.setdefault(name, said["error"])
+        elif "step" in said:
+            self.times[name] = (said["forward"], said["step"], alone)
+
+    def state(self, name):
+        if name in self.values:
+            return "NaN" if any(map(math.isnan, self.values[name])) else "ran"
+        if name in self.errors:
+            return "raised"
+        return "cut" if name in self.asked else "not there"
 
 
-def main(folder):
-    ours, our_errors, our_times = read(folder, "ours")
-    theirs, their_errors, their_times = read(folder, "theirs")
-    near, all_of = 0, sorted(ours.keys() & theirs.keys())
-    for name in all_of:
-        apart = [abs(a - b) / (abs(b) + 1e-6) for a, b in zip(ours[name], theirs[name])]
-        if max(apart) <= (SHORT if name.endswith("bf16") else FLOAT):
-            near += 1
-        else:
-            print(f"{name}: apart by {apart[0]:.1e} in the first loss, {max(apart):.1e} in all")
-    for name, error in sorted(our_errors.items()):
-        print(f"{name}: {'both raise' if name in their_errors else 'raises here'}: {error[:160]}")
-    for name in sorted(their_errors.keys() - our_errors.keys()):
-        print(f"{name}: raises with PyTorch: {their_errors[name][:160]}")
-    print(f"{near} of {len(all_of)} alike; here {len(ours)}, with PyTorch {len(theirs)}")
-    for name in sorted(our_times.keys() & their_times.keys()):
-        print(f"{name}: {our_times[name]:.2f} ms a step, PyTorch {their_times[name]:.2f}")
+def distance(a, b):
+    """How far values are apart: in the first, and at most. What is infinite on both sides is alike."""
+    each = [0.0 if x == y else abs(x - y) / (abs(y) + 1e-6) for x, y in zip(a, b)]
+    each = [math.inf if math.isnan(e) else e for e in each]
+    return each[0], max(each)
+
+
+def compared(name, ours, theirs):
+    """The verdict on a model, which begins with "alike" where it is, and its distances as text."""
+    here, there = ours.state(name), theirs.state(name)
+    if (here, there) != ("ran", "ran"):
+        return (
+            f"{here} on both sides" if here == there else f"{here} here, {there} with PyTorch"
+        ), ""
+    short = name.endswith(" bf16")
+    first, most = distance(ours.values[name], theirs.values[name])
+    text = f"{first:.0e} {most:.0e}"
+    exact, *stirred = (theirs.values.get(name.removesuffix(" bf16") + k) for k in REFEREES)
+    if exact is None or any(map(math.isnan, exact)):
+        near = may = None
+    else:
+        near, may = distance(ours.values[name], exact), distance(theirs.values[name], exact)
+        text += f"  f64: {near[1]:.0e}/{may[1]:.0e}"
+        for other in [] if short else filter(None, stirred):
+            may = tuple(map(max, may, distance(other, exact)))
+        text += "" if short else f" ({may[1]:.0e})"
+    if most <= (SHORT if short else FLOAT):
+        return "alike", text
+    if near and all(a <= AS_FAR * b for a, b in zip(near, may)):
+        return "alike: as rounding goes", text
+    return "apart", text
+
+
+def rows(ours, theirs):
+    names = ours.asked | theirs.asked | ours.values.keys() | theirs.values.keys()
+    for name in sorted(n for n in names if not n.endswith(REFEREES)):
+        verdict, apart = compared(name, ours, theirs)
+        times = []
+        for which in (0, 1):
+            pair = [side.times[name] if name in side.times else None for side in (ours, theirs)]
+            times.append(" / ".join(f"{t[which]:.2f}" if t else "-" for t in pair))
+        alone = all(name in side.times and side.times[name][2] for side in (ours, theirs))
+        error = ours.errors.get(name) or theirs.errors.get(name, "")
+        yield verdict, name, apart, *times, "alone" if alone else "", error
+
+
+def table(folder):
+    ours, theirs = Side(folder, "ours"), Side(folder, "theirs")
+    found = sorted(rows(ours, theirs), key=lambda r: (r[0].startswith("alike"), r[0], r[1]))
+    counts = Counter(r[0] for r in found)
+    yield "; ".join(f"{verdict}: {count}" for verdict, count in counts.most_common())
+    yield f"{'model':40} {'apart: first, most':40} {'forward':>15} {'step':>15}"
+    before = None
+    for verdict, name, apart, forward, step, alone, error in found:
+        if verdict != before:
+            yield f"-- {verdict}"
+        before = verdict
+        yield f"{name:40} {apart:40} {forward:>15} {step:>15} {alone}".rstrip()
+        if error:
+            yield f"    {error[:160]}"
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    print("\n".join(table(Path(sys.argv[1]))))

@@ -1,41 +1,61 @@
 #!/usr/bin/env bash
-# Models of other libraries on a GPU (tests/programs/many_*.py): trained by PyTorch and under `pyflame run` on
-# the same card. Wants a Python that has PyTorch for it, PyFlame on its path, and the libraries.
-# Usage: tools/gpu_models.sh RESULTS theirs|ours|times ...; then tools/compare_models.py RESULTS
+# Models of other libraries (tests/programs/many_*.py) on a GPU: trained by PyTorch and under `pyflame run` on
+# the same card, and a table of both (tools/compare_models.py), within BUDGET seconds (270). Wants a Python that
+# has PyTorch for the card, PyFlame on its path, and the libraries. Times are taken beside the other
+# processes of the same side, but those of rows marked "alone", which come last.
+# Usage: tools/gpu_models.sh [--device cpu] [--processes N] RESULTS [NAMES...]; PYTHON names the interpreter
 set -uo pipefail
+device=cuda processes=$(($(nproc) / 2))
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --device) device=$2 ;;
+    --processes) processes=$2 ;;
+    *) echo "unknown option $1" >&2 && exit 2 ;;
+  esac
+  shift 2
+done
 results=$(realpath -m "$1")
 shift
-cd "$(dirname "$0")/../tests/programs"
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../tests/programs" || exit
 mkdir -p "$results"
+rm -f "$results"/*.{ours,theirs}.*.jsonl "$results"/{ours,theirs}.*.{jsonl,err} "$results"/alone.*.err
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
-timed=(--times --only bert gpt2 llama mixtral t5 vit swin convnext whisper mamba)
-layers=(--times --only "torchvision resnet18" "timm vit_tiny_patch16_224" "pyg gat" "diffusers unet_condition" "peft lora")
-each() { # SIDE INTERPRETER...: the families in parts, side by side
-  local side=$1 workers=${PROCESSES:-7}
-  shift
-  for name in many_models many_layers; do
-    for ((i = 0; i < workers; i++)); do
-      timeout "${LIMIT:-150}" "$@" "$name.py" --device cuda --go-on --part "$i/$workers" \
-        >"$results/$side.$name.$i.jsonl" 2>"$results/$side.$name.$i.err" &
+python=${PYTHON:-python3} budget=${BUDGET:-270}
+few=(bert gpt2 llama mixtral t5 vit swin convnext whisper mamba "torchvision resnet18"
+  "timm vit_tiny_patch16_224" "pyg gat" "diffusers unet_condition" "peft lora")
+(($#)) && few=("$@")
+# Until when, of a hundred parts of the budget.
+until_part() { echo $((budget * $1 / 100 - SECONDS)); }
+side() { # NAME SECONDS FILE WORDS...: one program of one side
+  local name=$1 seconds=$2 file=$3 command=("$python" -W ignore) more=()
+  shift 3
+  if [[ $name == ours ]]; then command+=(-m pyflame.run); else more=(--referee); fi
+  ((seconds > 0)) || return 0
+  timeout -k 2 "$seconds" "${command[@]}" "$@" --device "$device" --times "${more[@]}" \
+    >"$results/$file.jsonl" 2>"$results/$file.err"
+}
+each() { # NAME SECONDS NAMES...: all families, or those named, side by side
+  local name=$1 seconds=$2 only=()
+  shift 2
+  (($#)) && only=(--only "$@")
+  for ((i = 0; i < processes; i++)); do
+    for program in many_layers many_models; do
+      side "$name" "$seconds" "$name.$program.$i" "$program.py" --part "$i/$processes" "${only[@]}" &
     done
   done
   wait
 }
-times() { # SIDE INTERPRETER...
-  local side=$1
-  shift
-  timeout 60 "$@" many_models.py --device cuda --go-on "${timed[@]}" >"$results/times.$side.models.jsonl" 2>/dev/null
-  timeout 60 "$@" many_layers.py --device cuda --go-on "${layers[@]}" >"$results/times.$side.layers.jsonl" 2>/dev/null
-}
-for what in "$@"; do
-  start=$SECONDS
-  case $what in
-    theirs) each theirs python3 -W ignore ;;
-    ours) each ours python3 -W ignore -m pyflame.run ;;
-    times)
-      times theirs python3 -W ignore
-      times ours python3 -W ignore -m pyflame.run
-      ;;
-  esac
-  echo "$what: $((SECONDS - start)) s"
+each theirs "$(until_part 40)" "$@"
+echo "with PyTorch: $SECONDS s"
+each ours "$(until_part 75)" "$@"
+echo "here too: $SECONDS s"
+for program in many_models many_layers; do
+  for name in theirs ours; do
+    part=$(($(until_part 97) / 2))
+    [[ $program == many_layers ]] && part=$(until_part 97)
+    side "$name" "$part" "alone.$name.$program" "$program.py" --only "${few[@]}"
+  done
 done
+echo "alone too: $SECONDS s"
+"$python" "$here/compare_models.py" "$results"

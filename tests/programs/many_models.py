@@ -2,15 +2,11 @@
 AdamW each, in float32 and in bfloat16 (autocast). `--device cuda` runs them on a GPU (tools/gpu_models.sh
 compares that with PyTorch's on the same card)."""
 
-import numpy as np
 import torch
 import transformers as t
-from made_up import normal, train_each
+from made_up import integers, normal, train_each
 
-rng = np.random.RandomState(0)
-
-
-ids = torch.tensor(rng.randint(3, 60, (2, 12)))
+ids = integers(3, 60, 2, 12)
 mask = torch.ones_like(ids)
 mask[1, 9:] = 0
 picture, video, sound = normal(2, 3, 32, 32), normal(2, 4, 3, 32, 32), normal(2, 1600, scale=0.1)
@@ -184,6 +180,27 @@ families = {
     "camembert": masked("Camembert", **encoder),
     "albert": masked("Albert", **encoder, embedding_size=16, classifier_dropout_prob=0.0),
     "electra": masked("Electra", **encoder, embedding_size=16),
+    "roberta classes": plain(
+        "RobertaForSequenceClassification",
+        "RobertaConfig",
+        dict(both, labels=classes % 2),
+        **encoder,
+    ),
+    "albert tokens": plain(
+        "AlbertForTokenClassification",
+        "AlbertConfig",
+        dict(both, labels=ids % 2),
+        **encoder,
+        embedding_size=16,
+        classifier_dropout_prob=0.0,
+    ),
+    "electra answers": plain(
+        "ElectraForQuestionAnswering",
+        "ElectraConfig",
+        dict(both, start_positions=torch.tensor([1, 2]), end_positions=torch.tensor([3, 4])),
+        **encoder,
+        embedding_size=16,
+    ),
     "distilbert": masked(
         "DistilBert",
         vocab_size=64,
@@ -421,6 +438,7 @@ families = {
     "regnet": pictures("RegNet", **stages, embedding_size=8, groups_width=4),
     "efficientnet": pictures(
         "EfficientNet",
+        larger,
         width_coefficient=0.25,
         depth_coefficient=0.25,
         hidden_dim=320,
@@ -456,7 +474,7 @@ families = {
     "segformer": plain(
         "SegformerForSemanticSegmentation",
         "SegformerConfig",
-        dict(pixel_values=picture, labels=torch.tensor(rng.randint(0, 3, (2, 32, 32)))),
+        dict(pixel_values=picture, labels=integers(0, 3, 2, 32, 32)),
         num_encoder_blocks=2,
         depths=[1, 1],
         sr_ratios=[2, 1],
@@ -543,7 +561,7 @@ families = {
         dict(
             both,
             pixel_values=picture,
-            labels=torch.tensor(rng.rand(2, 32, 32).astype(np.float32).round()),
+            labels=integers(0, 2, 2, 32, 32).float(),
         ),
         text_config=dict(text, eos_token_id=2),
         vision_config=dict(size, image_size=32, patch_size=8),

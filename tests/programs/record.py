@@ -14,7 +14,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PACKAGES = "torch transformers datasets peft trl accelerate lightning diffusers timm torchvision torchaudio torch-geometric"
 names = sys.argv[1:] or [
-    p.stem for p in sorted(FOLDER.glob("*.py")) if p.stem not in ("made_up", "record")
+    p.stem
+    for p in sorted(FOLDER.glob("*.py"))
+    if p.stem not in ("made_up", "many_layers", "many_models", "record")
 ]
 for name in names:
     done = subprocess.run(

@@ -24,14 +24,16 @@ FLOAT, SHORT = 3e-4, 2e-2
 
 
 def imported(name):
-    """The packages that a program imports."""
+    """The packages that a program imports, itself or by another program."""
     found = set()
     for node in ast.walk(ast.parse((FOLDER / f"{name}.py").read_text())):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add(node.module)
-    return {n.partition(".")[0] for n in found} - {"torch", "made_up"} - sys.stdlib_module_names
+    found = {n.partition(".")[0] for n in found} - {"torch"} - sys.stdlib_module_names
+    programs = {n for n in found if (FOLDER / f"{n}.py").exists()}
+    return (found - programs).union(*map(imported, programs))
 
 
 def differences(ours, theirs, name):
@@ -77,3 +79,68 @@ def test_what_is_compared():
     tokens = [[[2], True, 3.0, 3.0, [1, 2]]]
     assert list(differences(tokens, [[[2], True, 3.0001, 3.0, [1, 2]]], "x"))
     assert {"numpy", "transformers"} <= imported("trainer_gpt2") and NAMES
+    assert {"numpy", "transformers"} <= imported("model_families")
+
+
+def test_models_are_compared(tmp_path):
+    """tools/compare_models.py: what counts as alike, and what a time-out or NaN leaves."""
+    path = FOLDER.parents[1] / "tools" / "compare_models.py"
+    spec = importlib.util.spec_from_file_location("compare_models", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    nan, inf = float("nan"), float("inf")
+    theirs = {
+        "a": [1.0, 2.0],
+        "apart": [1.0, 2.0],
+        "rough": [1.0, 2.0],
+        "rough f64": [1.0, 2.02],
+        "kink": [1.0, 2.0],
+        "kink f64": [1.0, 2.0],
+        "kink f64 2": [1.0, 2.5],
+        "kink bf16": [1.0, 3.0],
+        "nan": [nan, 1.0],
+        "nan here": [1.0, 1.0],
+        "inf": [inf, 1.0],
+        "cut here": [1.0],
+    }
+    ours = {
+        "a": [1.0, 2.000001],
+        "apart": [1.0, 2.0001],
+        "rough": [1.0, 2.03],
+        "kink": [1.0, 2.4],
+        "kink bf16": [1.0, 9.0],
+        "nan": [nan, 1.0],
+        "nan here": [1.0, nan],
+        "inf": [inf, 1.0],
+        "only here": [1.0],
+    }
+    for side, values in (("ours", ours), ("theirs", theirs)):
+        lines = [json.dumps({"names": ["a", "cut", "raises"]})]
+        lines += [json.dumps({"name": k, "values": v}) for k, v in values.items()]
+        lines += ["a warning", "3", json.dumps({"name": "a", "forward": 1.0, "step": 2.0})]
+        if side == "ours":
+            lines += [json.dumps({"name": "raises", "error": "ValueError: x"})]
+        else:
+            lines += [json.dumps({"name": "raises", "values": [1.0]})]
+        (tmp_path / f"{side}.x.0.jsonl").write_text("\n".join(lines) + '\n{"name": "cut", "val')
+    found = {
+        row[1]: row[0]
+        for row in module.rows(*(module.Side(tmp_path, s) for s in ("ours", "theirs")))
+    }
+    assert found == {
+        "a": "alike",
+        "inf": "alike",
+        "rough": "alike: as rounding goes",
+        "kink": "alike: as rounding goes",
+        "kink bf16": "apart",
+        "apart": "apart",
+        "nan": "NaN on both sides",
+        "nan here": "NaN here, ran with PyTorch",
+        "cut": "cut on both sides",
+        "cut here": "not there here, ran with PyTorch",
+        "only here": "ran here, not there with PyTorch",
+        "raises": "raised here, ran with PyTorch",
+    }
+    text = list(module.table(tmp_path))
+    assert text[2].startswith("-- NaN") and text[-1].startswith("rough")
+    assert any(re.match("a .*1.00 / 1.00 +2.00 / 2.00$", line) for line in text)
