@@ -209,7 +209,7 @@ class RandomCrop(_Random):
         return made.reshape(count, channels, height, width)
 
 
-_INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic")
+_INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")
 
 
 def _interpolation(mode, name):
@@ -223,8 +223,8 @@ def _interpolation(mode, name):
 
 
 def _resized(x, size, mode, antialias):
-    """Bytes are rounded; those of "bicubic" do not leave their range."""
-    smooth = mode in ("bilinear", "bicubic")
+    """Bytes are rounded; those of "bicubic" and "lanczos" do not leave their range."""
+    smooth = mode in ("bilinear", "bicubic", "lanczos")
     wide = x if x.is_floating_point() or not smooth else x.to(_C.float32)
     how = {"align_corners": False, "antialias": antialias} if smooth else {}
     made = F.interpolate(wide, size, mode=mode, **how)
@@ -236,8 +236,8 @@ def _resized(x, size, mode, antialias):
 class Resize(_Transform):
     """Each picture with another size: `size` is (height, width), or what the shorter side becomes,
     the other one in proportion (rounded down; of no more than `max_size`, if that is given).
-    `interpolation` is "nearest", "nearest-exact", "bilinear" or "bicubic"; `antialias` is for the last
-    two, where a picture becomes smaller."""
+    `interpolation` is "nearest", "nearest-exact", "bilinear", "bicubic" or "lanczos"; `antialias` is for
+    the last three, where a picture becomes smaller, and "lanczos" wants it."""
 
     def __init__(self, size, interpolation="bilinear", max_size=None, antialias=True):
         self.size = size if isinstance(size, int) else list(size)

@@ -128,7 +128,8 @@ constexpr Mode kModes[] = {{"nearest", 0, Rule::Nearest, Rule::Nearest},
                            {"linear", 1, Rule::Linear, Rule::Linear},
                            {"bilinear", 2, Rule::Linear, Rule::LinearWide},
                            {"trilinear", 3, Rule::Linear, Rule::Linear},
-                           {"bicubic", 2, Rule::Cubic, Rule::CubicWide}};
+                           {"bicubic", 2, Rule::Cubic, Rule::CubicWide},
+                           {"lanczos", 2, Rule::LanczosWide, Rule::LanczosWide}};
 
 template <class T>
 T nth(const std::vector<T>& given, int d, int dims, const char* what, const char* rest) {
@@ -149,20 +150,24 @@ Tensor interpolate(const Tensor& input, const std::optional<IntList>& size,
   for (const Mode& each : kModes)
     if (mode == each.name) m = &each;
   PF_CHECK(m, NotSupportedError, kOp, "got mode '", mode,
-           "'; expected 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear' "
-           "or 'area'");
+           "'; expected 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear', "
+           "'lanczos' or 'area'");
   const int dims = input->shape.size() - 2;
   PF_CHECK(dims >= 1 && dims <= 3, NotSupportedError, kOp, "got input of shape ", input->shape,
            "; expected a batch, channels and 1 to 3 dimensions of space; reshape it");
-  const bool corners = m->rule == Rule::Linear || m->rule == Rule::Cubic;
+  const bool lanczos = m->rule == Rule::LanczosWide;
+  const bool corners = m->rule == Rule::Linear || m->rule == Rule::Cubic || lanczos;
   PF_CHECK(corners || !align_corners, ValueError, kOp, "got align_corners for mode '", mode,
            "'; expected it for linear, bilinear, bicubic and trilinear; leave it out");
   PF_CHECK(!antialias || (m->dims == 2 && dims == 2), ValueError, kOp, "got antialias for mode '",
            mode, "' and input of shape ", input->shape,
-           "; expected bilinear or bicubic and 4 dimensions; leave it out");
+           "; expected bilinear, bicubic or lanczos and 4 dimensions; leave it out");
   PF_CHECK(m->dims == 0 || m->dims == dims, NotSupportedError, kOp, "got mode '", mode,
            "' and input of shape ", input->shape, "; expected ", m->dims + 2,
            " dimensions; use another mode or reshape it");
+  PF_CHECK(!lanczos || (antialias && !align_corners.value_or(false)), ValueError, kOp,
+           "got mode 'lanczos' ", antialias ? "with align_corners" : "without antialias",
+           "; expected antialias=True and no align_corners; pass these or use 'bicubic'");
   PF_CHECK(size.has_value() != scale_factor.has_value(), ValueError, kOp, "got ",
            size ? "both size and scale_factor" : "neither size nor scale_factor",
            "; expected one of them");
@@ -173,7 +178,7 @@ Tensor interpolate(const Tensor& input, const std::optional<IntList>& size,
       input->dtype == DType::UInt8 && m->rule != Rule::Area && (m->dims == 2 || m->dims == 0);
   PF_CHECK(bytes || is_float(input->dtype), DTypeError, kOp, "got ", input->dtype, " for mode '",
            mode, "'; expected floats",
-           m->rule == Rule::Area ? "" : ", or uint8 for nearest, bilinear and bicubic",
+           m->rule == Rule::Area ? "" : ", or uint8 for nearest, bilinear, bicubic and lanczos",
            "; convert with .to(dtype)");
   Plan p{.rule = antialias ? m->wide : m->rule,
          .align = align_corners.value_or(false),
@@ -218,7 +223,7 @@ const ops::Family kResampling("resampling", [](ops::Family& f) {
         "antialias=False) -> Tensor",
         "Input [N, C, space...] at another size: `size`, or `scale_factor` times its own, one "
         "number or one for each dimension. mode: nearest, nearest-exact, area, linear (3-d), "
-        "bilinear and bicubic (4-d), trilinear (5-d). What is channels-last stays so.",
+        "bilinear, bicubic and lanczos (4-d; the last with antialias only), trilinear (5-d). What is channels-last stays so.",
         ops::kFunctional});
 });
 

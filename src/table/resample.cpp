@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 
 namespace pyflame::table {
 namespace {
@@ -68,6 +69,13 @@ double cubic(double x, double a) {
 double triangle(double x) {
   return std::max(0.0, 1 - std::abs(x));
 }
+double sinc(double x) {
+  x *= std::numbers::pi;
+  return x == 0 ? 1 : std::sin(x) / x;
+}
+double lanczos(double x) {  // of three lobes
+  return std::abs(x) < 3 ? sinc(x) * sinc(x / 3) : 0;
+}
 
 int64_t nearest(double place, int64_t in) {
   return std::clamp<int64_t>(static_cast<int64_t>(std::floor(place)), 0, in - 1);
@@ -92,16 +100,16 @@ void fill(Row& row, Rule rule, int64_t i, int64_t in, int64_t out, double scale,
     for (int64_t k = begin; k < end; ++k) row.add(k, 1.0 / static_cast<double>(end - begin));
     return;
   }
-  if (rule == Rule::LinearWide || rule == Rule::CubicWide) {
-    const bool linear = rule == Rule::LinearWide;
-    const double wide = std::max(scale, 1.0), reach = (linear ? 1 : 2) * wide;
+  if (rule == Rule::LinearWide || rule == Rule::CubicWide || rule == Rule::LanczosWide) {
+    const int lobes = rule == Rule::LinearWide ? 1 : rule == Rule::CubicWide ? 2 : 3;
+    const double wide = std::max(scale, 1.0), reach = lobes * wide;
     const double centre = scale * (at + 0.5);
     const auto all = static_cast<double>(in);
     const auto begin = static_cast<int64_t>(std::clamp(centre - reach + 0.5, 0.0, all));
     const auto end = static_cast<int64_t>(std::clamp(centre + reach + 0.5, 0.0, all));
     const auto of = [&](int64_t k) {
       const double x = (static_cast<double>(k) - centre + 0.5) / wide;
-      return linear ? triangle(x) : cubic(x, -0.5);
+      return lobes == 1 ? triangle(x) : lobes == 2 ? cubic(x, -0.5) : lanczos(x);
     };
     double sum = 0;
     for (int64_t k = begin; k < end; ++k) sum += of(k);

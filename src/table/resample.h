@@ -8,7 +8,16 @@
 
 namespace pyflame::table {
 
-enum class Rule : uint8_t { Nearest, NearestExact, Linear, Cubic, LinearWide, CubicWide, Area };
+enum class Rule : uint8_t {
+  Nearest,
+  NearestExact,
+  Linear,
+  Cubic,
+  LinearWide,
+  CubicWide,
+  LanczosWide,
+  Area
+};
 
 // Output i takes count[i] elements from start[i] on, with the weights at i * most. Neither the
 // first nor the last of them is 0; starts and ends never go back.

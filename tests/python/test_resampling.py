@@ -46,10 +46,15 @@ def matrix(mode, size, out, align, factor, antialias):
             m[i, begin:end] = 1 / (end - begin)
         elif antialias:
             wide = max(scale, 1.0)
-            reach, middle = (2 if mode == "bicubic" else 1) * wide, scale * (i + 0.5)
+            lobes = {"bicubic": 2, "lanczos": 3}.get(mode, 1)
+            reach, middle = lobes * wide, scale * (i + 0.5)
             for k in range(max(int(middle - reach + 0.5), 0), min(int(middle + reach + 0.5), size)):
                 x = (k - middle + 0.5) / wide
-                m[i, k] = cubic(x, -0.5) if mode == "bicubic" else max(0.0, 1 - abs(x))
+                m[i, k] = max(0.0, 1 - abs(x))
+                if mode == "bicubic":
+                    m[i, k] = cubic(x, -0.5)
+                elif mode == "lanczos":
+                    m[i, k] = np.sinc(x) * np.sinc(x / 3) if abs(x) < 3 else 0.0
             m[i] /= m[i].sum()
         else:
             at = i * scale if align else (i + 0.5) * scale - 0.5
@@ -82,7 +87,7 @@ def interpolations(draw):
     dims = draw(st.sampled_from([1, 2, 2, 3]))
     mode = draw(st.sampled_from(["nearest", "nearest-exact", "area", LINEAR[dims]]))
     if dims == 2 and draw(st.integers(0, 3)) == 0:
-        mode = "bicubic"
+        mode = draw(st.sampled_from(["bicubic", "lanczos"]))
     sizes = [draw(st.sampled_from([1, 2, 3, 5, 8])) for _ in range(dims)]
     how, factors = {}, [None] * dims
     if draw(st.booleans()):
@@ -100,6 +105,8 @@ def interpolations(draw):
         how["align_corners"] = draw(st.booleans())
         if dims == 2 and not how["align_corners"] and draw(st.booleans()):
             how["antialias"] = True
+    if mode == "lanczos":
+        how["antialias"] = True
     batch, channels = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 3, 8, 17]))
     matrices = [
         matrix(mode, s, o, how.get("align_corners", False), f, how.get("antialias", False))

@@ -189,7 +189,7 @@ def test_compose():
 
 
 @pytest.mark.parametrize("dtype", [pf.uint8, pf.float32])
-@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "lanczos"])
 def test_resize(mode, dtype):
     x = pictures(2, 3, 20, 31, dtype=dtype)
     for size, expected, more in (

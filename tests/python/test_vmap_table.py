@@ -328,7 +328,8 @@ CASES = {
     "interpolate": [
         (op("interpolate", [5, 7], mode=mode), [r(2, 3, 4, 3)])
         for mode in ("nearest", "bilinear", "bicubic", "area")
-    ],
+    ]
+    + [(op("interpolate", [5, 7], mode="lanczos", antialias=True), [r(2, 3, 4, 3)])],
     "linalg_cholesky": [(lambda a: pf.linalg.cholesky(spd(a)), [r(2, 3, 3)])],
     "linalg_eig": [(lambda a: pf.linalg.eig(spd(a)).eigenvalues.real, [r(3, 3)])],
     "linalg_householder_product": [(op("linalg_householder_product"), [r(4, 3), r(3)])],
