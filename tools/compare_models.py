@@ -48,7 +48,8 @@ class Side:
 
     def state(self, name):
         if name in self.values:
-            return "NaN" if any(map(math.isnan, self.values[name])) else "ran"
+            values = self.values[name]
+            return "NaN" if any(map(math.isnan, values)) else "ran" if any(values) else "zeros"
         if name in self.errors:
             return "raised"
         return "cut" if name in self.asked else "not there"

@@ -31,7 +31,8 @@ def fill(model, seed=0, scale=0.05):
     rng = np.random.RandomState(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if p.ndim > 1 or name.endswith(("bias", "embedding")):
+            bias = scale is None and "bias_" in name  # of recurrent layers
+            if p.ndim > 1 or bias or name.endswith(("bias", "embedding")):
                 size = scale or (0.05 if p.ndim < 2 else max(p.numel() // len(p), 1) ** -0.5)
                 p.copy_(torch.tensor(rng.randn(*p.shape) * size))
             elif scale is None and name.endswith("weight"):

@@ -94,7 +94,7 @@ if tv:
             "resnet18",
             "resnext50_32x4d",
             "vgg11_bn",
-            "squeezenet1_1",
+            "squeezenet1_0",
             "shufflenet_v2_x0_5",
             "mobilenet_v3_small",
             "mnasnet0_5",

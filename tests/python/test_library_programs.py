@@ -101,6 +101,7 @@ def test_models_are_compared(tmp_path):
         "nan": [nan, 1.0],
         "nan here": [1.0, 1.0],
         "inf": [inf, 1.0],
+        "dead": [0.0, 0.0],
         "cut here": [1.0],
     }
     ours = {
@@ -112,6 +113,7 @@ def test_models_are_compared(tmp_path):
         "nan": [nan, 1.0],
         "nan here": [1.0, nan],
         "inf": [inf, 1.0],
+        "dead": [0.0, 0.0],
         "only here": [1.0],
     }
     for side, values in (("ours", ours), ("theirs", theirs)):
@@ -135,6 +137,7 @@ def test_models_are_compared(tmp_path):
         "kink bf16": "apart",
         "apart": "apart",
         "nan": "NaN on both sides",
+        "dead": "zeros on both sides",
         "nan here": "NaN here, ran with PyTorch",
         "cut": "cut on both sides",
         "cut here": "not there here, ran with PyTorch",
