@@ -13,7 +13,7 @@ from pathlib import Path
 
 # Apart by, relative: float32, and what is calculated in bfloat16. Or not farther from float64 than
 # so many times PyTorch's own distance or that of stirred weights.
-FLOAT, SHORT, AS_FAR = 1e-5, 2e-2, 4
+FLOAT, SHORT, AS_FAR, CHAOS = 1e-5, 2e-2, 4, 0.1
 REFEREES = (" f64", " f64 1", " f64 2", " f64 3")
 
 
@@ -62,6 +62,12 @@ def distance(a, b):
     return each[0], max(each)
 
 
+def as_far(values, others, exact):
+    """Whether values are about as near to exact ones as the farthest of others."""
+    limits = map(max, *(distance(o, exact) for o in others), (0.0, 0.0))
+    return all(a <= AS_FAR * b for a, b in zip(distance(values, exact), limits))
+
+
 def compared(name, ours, theirs):
     """The verdict on a model, which begins with "alike" where it is, and its distances as text."""
     here, there = ours.state(name), theirs.state(name)
@@ -72,18 +78,21 @@ def compared(name, ours, theirs):
     short = name.endswith(" bf16")
     first, most = distance(ours.values[name], theirs.values[name])
     text = f"{first:.0e} {most:.0e}"
-    exact, *stirred = (theirs.values.get(name.removesuffix(" bf16") + k) for k in REFEREES)
-    if exact is None or any(map(math.isnan, exact)):
-        near = may = None
-    else:
-        near, may = distance(ours.values[name], exact), distance(theirs.values[name], exact)
-        text += f"  f64: {near[1]:.0e}/{may[1]:.0e}"
-        for other in [] if short else filter(None, stirred):
-            may = tuple(map(max, may, distance(other, exact)))
-        text += "" if short else f" ({may[1]:.0e})"
+    runs = [theirs.values.get(name.removesuffix(" bf16") + k) for k in REFEREES]
+    exact, *stirred = [r for r in runs if r and not any(map(math.isnan, r))] or [None]
+    rounding = False
+    if exact:
+        may = [theirs.values[name]] + ([] if short else stirred)
+        near, own, *wide = (distance(v, exact) for v in (ours.values[name], *may))
+        text += f"  f64: {near[1]:.0e}/{own[1]:.0e}"
+        if wide:
+            text += f" ({max(w[1] for w in wide):.0e})"
+        # Where float64 itself goes apart, later steps say nothing.
+        steps = 2 if max(w[1] for w in (own, *wide)) > CHAOS else None
+        rounding = as_far(ours.values[name][:steps], [v[:steps] for v in may], exact[:steps])
     if most <= (SHORT if short else FLOAT):
         return "alike", text
-    if near and all(a <= AS_FAR * b for a, b in zip(near, may)):
+    if rounding:
         return "alike: as rounding goes", text
     return "apart", text
 
