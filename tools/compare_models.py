@@ -7,7 +7,9 @@ is from them, or weights stirred by a few roundings lead (a ReLU at 1e-7 has one
 
 import json
 import math
+import re
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -110,20 +112,29 @@ def rows(ours, theirs):
         yield verdict, name, apart, *times, "alone" if alone else "", error
 
 
+def order(verdict):
+    """What raises or differs, what did not come to its end, what is alike."""
+    return 2 if verdict.startswith("alike") else 1 if re.search("cut|not there", verdict) else 0
+
+
 def table(folder):
     ours, theirs = Side(folder, "ours"), Side(folder, "theirs")
-    found = sorted(rows(ours, theirs), key=lambda r: (r[0].startswith("alike"), r[0], r[1]))
+    found = sorted(rows(ours, theirs), key=lambda r: (order(r[0]), r[0], r[1]))
     counts = Counter(r[0] for r in found)
-    yield "; ".join(f"{verdict}: {count}" for verdict, count in counts.most_common())
-    yield f"{'model':40} {'apart: first, most':40} {'forward':>15} {'step':>15}"
-    before = None
-    for verdict, name, apart, forward, step, alone, error in found:
-        if verdict != before:
-            yield f"-- {verdict}"
-        before = verdict
-        yield f"{name:40} {apart:40} {forward:>15} {step:>15} {alone}".rstrip()
-        if error:
-            yield f"    {error[:160]}"
+    yield "; ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+    yield f"{'model':45} {'apart: first, most':34} {'forward':>15} {'step':>15}"
+    for verdict in counts:
+        yield f"-- {verdict}"
+        bare = []
+        for _, name, apart, forward, step, alone, error in (r for r in found if r[0] == verdict):
+            if apart or error:
+                yield f"{name:45} {apart:34} {forward:>15} {step:>15} {alone}".rstrip()
+            else:
+                bare.append(name)
+            if error:
+                yield f"    {error[:160]}"
+        if bare:
+            yield textwrap.fill(", ".join(bare), 116, initial_indent="  ", subsequent_indent="  ")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ mkdir -p "$results"
 rm -f "$results"/*.{ours,theirs}.*.jsonl "$results"/{ours,theirs}.*.{jsonl,err} "$results"/alone.*.err
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 python=${PYTHON:-python3} budget=${BUDGET:-270}
-few=(bert gpt2 llama mixtral t5 vit swin convnext whisper mamba "torchvision resnet18"
-  "timm vit_tiny_patch16_224" "pyg gat" "diffusers unet_condition" "peft lora")
+few=(bert llama mixtral t5 vit convnext whisper "torchvision resnet18" "pyg gat" "diffusers unet_condition")
 (($#)) && few=("$@")
 # Until when, of a hundred parts of the budget.
 until_part() { echo $((budget * $1 / 100 - SECONDS)); }
@@ -46,15 +45,14 @@ each() { # NAME SECONDS NAMES...: all families, or those named, side by side
   done
   wait
 }
-each theirs "$(until_part 40)" "$@"
+each theirs "$(until_part 30)" "$@"
 echo "with PyTorch: $SECONDS s"
 each ours "$(until_part 75)" "$@"
 echo "here too: $SECONDS s"
+left=4
 for program in many_models many_layers; do
   for name in theirs ours; do
-    part=$(($(until_part 97) / 2))
-    [[ $program == many_layers ]] && part=$(until_part 97)
-    side "$name" "$part" "alone.$name.$program" "$program.py" --only "${few[@]}"
+    side "$name" "$(($(until_part 97) / left--))" "alone.$name.$program" "$program.py" --only "${few[@]}"
   done
 done
 echo "alone too: $SECONDS s"

@@ -146,4 +146,8 @@ def test_models_are_compared(tmp_path):
     }
     text = list(module.table(tmp_path))
     assert text[2].startswith("-- NaN") and text[-1].startswith("rough")
+    places = [
+        text.index(t) for t in ("-- apart", "    ValueError: x", "-- cut on both sides", "-- alike")
+    ]
+    assert places == sorted(places)
     assert any(re.match("a .*1.00 / 1.00 +2.00 / 2.00$", line) for line in text)
