@@ -223,9 +223,8 @@ const ops::Family kResampling("resampling", [](ops::Family& f) {
         "antialias=False) -> Tensor",
         "Input [N, C, space...] at another size: `size`, or `scale_factor` times its own, one "
         "number or one for each dimension. mode: nearest, nearest-exact, area, linear (3-d), "
-        "bilinear, bicubic and lanczos (4-d; the last with antialias only), trilinear (5-d). What "
-        "is "
-        "channels-last stays so.",
+        "bilinear, bicubic and lanczos (4-d; the last with antialias only), trilinear (5-d). "
+        "What is channels-last stays so.",
         ops::kFunctional});
 });
 
