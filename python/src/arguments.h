@@ -23,7 +23,8 @@ std::string annotation(const Param&);        // "Optional[Sequence[int]]", for s
 
 // Converts one argument. False when it is of another type.
 bool convert(const Param&, PyObject*, ops::Value*);
-// A complex number where a tensor is expected, `beside` the arguments; false when it may not be one.
+// A complex number where a tensor is expected, `beside` the arguments; false when it may not be
+// one.
 bool convert_complex(const Param&, PyObject*, std::span<PyObject* const> beside, ops::Value*);
 
 }  // namespace pyflame::python

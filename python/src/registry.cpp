@@ -346,6 +346,7 @@ PyObject* run_any(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
                              set.name.c_str()));
     if (extras.out) [[unlikely]] {
       check_out(o.schema, values, extras);
+      extras.recorded = wants_gradient(o.schema, values);
       const size_t at = static_cast<size_t>(&o - set.overloads.data());
       extras.exact = wants_exact_out(ops::table()[set.rows[at]].family, o.schema);
     }

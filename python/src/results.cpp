@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/complex.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 
@@ -97,6 +98,9 @@ void check_fit(const Tensor& out, const Tensor& t, const Extras& extras) {
   PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out", "got out= of ",
            out->dtype, " for a result of ", t->dtype,
            "; expected one that can hold it; pass out= of another dtype or convert the result");
+  PF_CHECK(!extras.recorded || !(is_float(t->dtype) || is_complex(t->dtype)), AutogradError, "out",
+           "got out= and operands that require grad; expected one of them, as out= has no history; "
+           "leave out= away, or write under no_grad()");
   PF_CHECK(!extras.exact || t->dtype == out->dtype, DTypeError, "out", "got out= of ", out->dtype,
            " for a result of ", t->dtype, "; expected that dtype; convert the result");
 }
@@ -236,6 +240,19 @@ void check_out(const table::Schema& s, const std::vector<ops::Value>& arguments,
   PyObject* single;
   for (PyObject* out : outs_of(extras, &single))
     check_one_out(s, arguments, tensor_of(out), extras.fresh);
+}
+
+bool wants_gradient(const table::Schema& s, const std::vector<ops::Value>& arguments) {
+  // What PyTorch has no gradient of, or makes of other operations.
+  constexpr std::string_view kFree[] = {"floor_divide",   "heaviside",   "histc",
+                                        "linalg_eigvals", "nanquantile", "quantile"};
+  if (!grad_enabled() || std::ranges::find(kFree, s.name) != std::end(kFree)) return false;
+  const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  return std::ranges::any_of(arguments, [&](const ops::Value& v) {
+    if (const auto* t = std::get_if<Tensor>(&v)) return wants(*t);
+    const auto* list = std::get_if<TensorList>(&v);
+    return list && std::ranges::any_of(*list, wants);
+  });
 }
 
 nb::dict return_types() {

@@ -13,8 +13,9 @@ namespace pyflame::python {
 struct Extras {
   bool requires_grad = false;
   bool pin_memory = false;
-  bool fresh = false;  // the operation has no tensors: its values may go into any dtype
-  bool exact = false;  // out= has the result's dtype, or is refused
+  bool fresh = false;     // the operation has no tensors: its values may go into any dtype
+  bool recorded = false;  // what is given to out= would have a gradient
+  bool exact = false;     // out= has the result's dtype, or is refused
   PyObject* out = nullptr;
   PyObject* generator = nullptr;
   PyObject* memory_format = nullptr;
@@ -28,6 +29,8 @@ void check_out(const table::Schema&, const std::vector<ops::Value>& arguments, c
 // Whether out= of an operation (its family: a heading of the documentation) has to have the
 // result's dtype.
 bool wants_exact_out(const std::string& family, const table::Schema&);
+// Whether results of float dtypes have a gradient that out= would lose.
+bool wants_gradient(const table::Schema&, const std::vector<ops::Value>& arguments);
 // The result (stolen) as the keywords want it; out= itself, written.
 PyObject* finish(PyObject* result, const Extras&);
 // Name of an operation -> the class of its named results, of all that have some.

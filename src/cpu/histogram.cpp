@@ -200,25 +200,24 @@ void BinnedSums(const KernelArgs& a) {
   const Scratch<int64_t> left_out(parts);
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     if constexpr (sizeof(S) >= 4) {
-      parallel_with(
-          parts, 1, static_cast<size_t>(size) * sizeof(double),
-          [&](int64_t begin, int64_t end, char* memory) {
-            auto* table = reinterpret_cast<double*>(memory);
-            for (int64_t p = begin; p < end; ++p) {
-              double* const to = partial.get() + p * count;
-              const S* x = a.data<S>(at.x) + p * each;
-              const S* w = a.has(at.weights) ? a.data<S>(at.weights) + p * each : nullptr;
-              const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
-              const auto add = [&]<int64_t kTables>() {
-                return w == nullptr ? Add<S, kTables, false>(bins, x, w, m, table, to)
-                                    : Add<S, kTables, true>(bins, x, w, m, table, to);
-              };
-              left_out.get()[p] = tables == 8   ? add.template operator()<8>()
-                                  : tables == 4 ? add.template operator()<4>()
-                                  : tables == 2 ? add.template operator()<2>()
-                                                : add.template operator()<1>();
-            }
-          });
+      parallel_with(parts, 1, static_cast<size_t>(size) * sizeof(double),
+                    [&](int64_t begin, int64_t end, char* memory) {
+                      auto* table = reinterpret_cast<double*>(memory);
+                      for (int64_t p = begin; p < end; ++p) {
+                        double* const to = partial.get() + p * count;
+                        const S* x = a.data<S>(at.x) + p * each;
+                        const S* w = a.has(at.weights) ? a.data<S>(at.weights) + p * each : nullptr;
+                        const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
+                        const auto add = [&]<int64_t kTables>() {
+                          return w == nullptr ? Add<S, kTables, false>(bins, x, w, m, table, to)
+                                              : Add<S, kTables, true>(bins, x, w, m, table, to);
+                        };
+                        left_out.get()[p] = tables == 8   ? add.template operator()<8>()
+                                            : tables == 4 ? add.template operator()<4>()
+                                            : tables == 2 ? add.template operator()<2>()
+                                                          : add.template operator()<1>();
+                      }
+                    });
     }
   });
   std::fill_n(sums, count, 0.0);

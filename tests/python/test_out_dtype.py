@@ -107,3 +107,41 @@ def test_the_message_names_both_dtypes():
     with pytest.raises(pf.DTypeError, match="got out= of int64 for a result of float32"):
         pf.add(pf.ones(2), pf.ones(2), out=pf.zeros(2, dtype=pf.int64))
     assert pf.arange(3.0, out=pf.zeros(3, dtype=pf.int64)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, **out: pf.add(x, 1, **out),
+        lambda x, **out: pf.add(1, x, **out),
+        lambda x, **out: pf.floor(x, **out),
+        lambda x, **out: pf.sum(x, 0, **out),
+        lambda x, **out: pf.matmul(x, pf.ones(3, 3), **out),
+        lambda x, **out: pf.cat([pf.ones(1, 3), x], **out),
+        lambda x, **out: pf.bernoulli(x, **out),
+        lambda x, **out: pf.normal(x, pf.ones(3), **out),
+        lambda x, **out: pf.linalg.inv(x[:, :1], **out),
+        lambda x, **out: pf.nn.functional.normalize(x, **out),
+    ],
+)
+def test_out_has_no_history(call):
+    """What would have a gradient is not written into out=, as in PyTorch; no_grad() allows it."""
+    x = pf.full((1, 3), 0.5).requires_grad_()
+    with pf.no_grad():
+        shape = call(x).shape
+        out = pf.zeros(shape)
+        assert call(x, out=out) is out and out.any().item() in (True, False)
+    before = out.tolist()
+    with pytest.raises(pf.AutogradError, match="requires? grad"):
+        call(x, out=out)
+    assert out.tolist() == before and not out.requires_grad
+    assert call(x.detach(), out=out) is out
+
+
+def test_out_of_what_has_no_gradient():
+    x = pf.tensor([1.0, 3.0, 2.0], requires_grad=True)
+    assert pf.argmax(x, out=pf.zeros((), dtype=pf.int64)).item() == 1
+    assert pf.eq(x, 3, out=pf.zeros(3, dtype=pf.bool)).tolist() == [False, True, False]
+    assert pf.histc(x, 2, out=pf.zeros(2)).tolist() == [1, 2]
+    with pytest.raises(pf.AutogradError):  # one of several results has one
+        pf.max(x, 0, out=(pf.zeros(()), pf.zeros((), dtype=pf.int64)))
