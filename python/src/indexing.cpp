@@ -127,17 +127,11 @@ Indexed apply_key(const Tensor& self, PyObject* key) {
   // First pass: index tensors, and how many dimensions the Ellipsis stands for.
   std::vector<Tensor> tensors(static_cast<size_t>(count));
   int used = 0;
-  bool ellipsis = false;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* o = items[i];
     if (!PyLong_CheckExact(o) && !PySlice_Check(o) && o != Py_None && o != Py_Ellipsis)
       tensors[static_cast<size_t>(i)] = index_tensor(o, self);
     used += consumed(o, tensors[static_cast<size_t>(i)]);
-    if (o == Py_Ellipsis) {
-      if (ellipsis)
-        PF_FAIL(IndexError, "Tensor.__getitem__", "got more than one Ellipsis; expected one");
-      ellipsis = true;
-    }
   }
   if (used > self->shape.size())
     PF_FAIL(IndexError, "Tensor.__getitem__", "got ", used, " indices for a tensor of shape ",
@@ -185,6 +179,7 @@ Indexed apply_key(const Tensor& self, PyObject* key) {
       list.emplace_back();
     } else if (o == Py_Ellipsis) {
       const int skip = self->shape.size() - used;
+      used = self->shape.size();  // a later Ellipsis stands for nothing
       for (int j = 0; j < skip; ++j) list.emplace_back();
       dim += skip;
       position += skip;

@@ -136,8 +136,9 @@ PyObject* get_t_plain(PyObject* o) {
 PyObject* get_mt_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
-    PF_CHECK(t->shape.size() >= 2, ShapeError, "Tensor.mT", "got shape ", t->shape,
-             "; expected at least 2 dimensions; use unsqueeze");
+    PF_CHECK(t->shape.size() != 1, ShapeError, "Tensor.mT", "got shape ", t->shape,
+             "; expected at least 2 dimensions, or none; use unsqueeze");
+    if (t->shape.empty()) return wrap(permute(t, {}));
     return wrap(transpose(t, -2, -1));
   });
 }

@@ -179,10 +179,13 @@ Tensor turned(const Tensor& z) {
   return complex(neg(p.im), p.re);
 }
 
-// A function without history, and its gradient by the derivative: g conj(f'(z)).
+// A function without history, and its gradient by the derivative, g conj(f'(z)), or by one over it:
+// g / conj(1 / f'(z)), which is infinite, not NaN, where the derivative is.
 using Derivative = Tensor (*)(const Tensor& z, const Tensor& y);
+enum class By { Slope, Reciprocal };
 template <class F>
-Tensor holomorphic(const char* name, const Tensor& z, F&& value, Derivative slope) {
+Tensor holomorphic(const char* name, const Tensor& z, F&& value, Derivative slope,
+                   By by = By::Slope) {
   Tensor y;
   {
     NoGrad off;
@@ -190,8 +193,9 @@ Tensor holomorphic(const char* name, const Tensor& z, F&& value, Derivative slop
   }
   if (autograd::wanted({z}))
     autograd::attach(name, {y}, {z}, {autograd::Saved(z), autograd::Saved(y, true)},
-                     [slope](const Context& c) -> Grads {
-                       return {mul(c.grad(), conj(slope(c.saved(0), c.saved(1))))};
+                     [slope, by](const Context& c) -> Grads {
+                       const Tensor factor = conj(slope(c.saved(0), c.saved(1)));
+                       return {by == By::Slope ? mul(c.grad(), factor) : div(c.grad(), factor)};
                      });
   return y;
 }
@@ -306,7 +310,7 @@ Tensor logarithm(const Tensor& z) {
         const Parts p = parts(t);
         return complex(log(hypot(p.re, p.im)), atan2(p.im, p.re));
       },
-      [](const Tensor& z, const Tensor&) { return reciprocal(z); });
+      [](const Tensor& z, const Tensor&) { return z; }, By::Reciprocal);
 }
 Tensor root(const Tensor& z) {
   return holomorphic(
@@ -315,7 +319,7 @@ Tensor root(const Tensor& z) {
         const Parts p = ops::root_parts(parts(t));
         return complex(p.re, p.im);
       },
-      [](const Tensor&, const Tensor& y) { return times_number(reciprocal(y), 0.5); });
+      [](const Tensor&, const Tensor& y) { return times_number(y, 2); }, By::Reciprocal);
 }
 Tensor one_over(const Tensor& z) {
   return div(ones_like(z), z);
@@ -390,14 +394,15 @@ Tensor hyperbolic_tangent(const Tensor& z) {
       [](const Tensor&, const Tensor& y) { return one_minus_square(y); });
 }
 using InverseParts = Parts (*)(const Parts&);
-Tensor inverse(const char* name, const Tensor& z, InverseParts f, Derivative slope) {
+Tensor inverse(const char* name, const Tensor& z, InverseParts f, Derivative slope,
+               By by = By::Slope) {
   return holomorphic(
       name, z,
       [f](const Tensor& t) {
         const Parts p = f(parts(t));
         return complex(p.re, p.im);
       },
-      slope);
+      slope, by);
 }
 // -i f(i z)
 template <InverseParts F>
@@ -407,9 +412,6 @@ Parts quarter_turn(const Parts& z) {
 }
 Tensor slope_of_asin(const Tensor& z, const Tensor&) {
   return one_over(root(one_minus_square(z)));
-}
-Tensor slope_of_atanh(const Tensor& z, const Tensor&) {
-  return one_over(one_minus_square(z));
 }
 Tensor to_power_of(const Tensor& z, int64_t n) {
   Tensor result, power = z;
@@ -426,7 +428,7 @@ Tensor power(const Tensor& z, const Tensor& w) {
   return where(zero, to(eq(w, Scalar(0.0)), y->dtype), y);
 }
 Tensor power_of_number(const Tensor& z, double n) {
-  if (n == 0) return ones_like(z);
+  if (n == 0) return ops::without_slope("pow", ones_like(z), z);
   if (n == 1) return clone(z);
   if (n == 0.5) return root(z);
   if (n == std::trunc(n) && std::abs(n) <= 64) {
@@ -494,8 +496,9 @@ Tensor sgn(const Tensor& z) {
 
 Tensor adjoint(const Tensor& z) {
   ops::check_defined(z, "adjoint");
-  PF_CHECK(z->shape.size() >= 2, ShapeError, "adjoint", "got shape ", z->shape,
-           "; expected at least 2 dimensions; unsqueeze it first");
+  PF_CHECK(z->shape.size() != 1, ShapeError, "adjoint", "got shape ", z->shape,
+           "; expected at least 2 dimensions, or none; unsqueeze it first");
+  if (z->shape.empty()) return conj(z);
   return conj(transpose(z, -2, -1));
 }
 
@@ -584,9 +587,9 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
       return inverse("acos", z(0), acos_parts,
                      [](const Tensor& z, const Tensor& y) { return neg(slope_of_asin(z, y)); });
     case op::atan:
-      return inverse("atan", z(0), quarter_turn<atanh_parts>, [](const Tensor& z, const Tensor&) {
-        return one_over(add(square(z), Scalar(1)));
-      });
+      return inverse(
+          "atan", z(0), quarter_turn<atanh_parts>,
+          [](const Tensor& z, const Tensor&) { return add(square(z), Scalar(1)); }, By::Reciprocal);
     case op::asinh:
       return inverse("asinh", z(0), asinh_parts, [](const Tensor& z, const Tensor&) {
         return one_over(root(add(square(z), Scalar(1))));
@@ -596,7 +599,9 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
         return one_over(mul(root(sub(z, Scalar(1))), root(add(z, Scalar(1)))));
       });
     case op::atanh:
-      return inverse("atanh", z(0), atanh_parts, slope_of_atanh);
+      return inverse(
+          "atanh", z(0), atanh_parts,
+          [](const Tensor& z, const Tensor&) { return one_minus_square(z); }, By::Reciprocal);
     case op::sigmoid:
       return one_over(add(exponential(neg(z(0))), Scalar(1)));
     case op::silu:

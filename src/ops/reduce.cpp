@@ -60,7 +60,7 @@ Plan plan_for(const Tensor& x, const MaybeDims& dim, bool keepdim, const char* o
 }
 
 void check_not_empty(const Tensor& x, const Plan& p, const char* op) {
-  PF_CHECK(p.count > 0 || numel(p.kept) == 0, ShapeError, op, "got shape ", x->shape,
+  PF_CHECK(p.count > 0 || numel(p.kept) == 0, IndexError, op, "got shape ", x->shape,
            "; expected at least one element in what is reduced, as nothing has no ", op,
            "; check numel() first");
 }
@@ -261,7 +261,7 @@ Tensor arg(const Tensor& given, std::optional<int64_t> dim, bool keepdim, bool l
   NoGrad off;
   const Tensor x = ops::ordered(given);
   if (dim) return find(x, *dim, keepdim, largest, false, op).second;
-  PF_CHECK(x->numel > 0, ShapeError, op, "got shape ", x->shape,
+  PF_CHECK(x->numel > 0, IndexError, op, "got shape ", x->shape,
            "; expected at least one element; check numel() first");
   const Tensor i = find(reshape(x, {-1}), 0, false, largest, false, op).second;
   return keepdim ? reshape(i, Dims::filled(x->shape.size(), 1).vec()) : i;
@@ -352,7 +352,14 @@ Tensor middle_of_all(const char* op, const Tensor& x, Along along) {
   Tensor y;
   {
     NoGrad off;
-    y = along(reshape(x, {-1}), 0, false).first;
+    if (x->numel > 0) {
+      y = along(reshape(x, {-1}), 0, false).first;
+    } else {  // NaN, or what PyTorch makes of it
+      const int64_t least = x->dtype == DType::Int64   ? INT64_MIN
+                            : x->dtype == DType::Int32 ? INT32_MIN
+                                                       : 0;
+      y = full({}, is_float(x->dtype) ? Scalar(NAN) : Scalar(least), x->dtype, x->storage->device);
+    }
   }
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [](const Context& c) -> Grads {
@@ -463,6 +470,7 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
     return ops::without_slope("norm", sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim), x);
   if (p == 1) return sum(abs(x), dim, keepdim);
   const Plan plan = plan_for(x, dim, keepdim, "norm");
+  if (p < 0) check_not_empty(x, plan, "norm");
   const bool one = plan.count == 1 && !std::isnan(p);  // whose powers might overflow
   Tensor y;
   {

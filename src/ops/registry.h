@@ -92,8 +92,8 @@ Value box(T&& v) {
   else
     return Value(std::forward<T>(v));
 }
-// A function and what calls it with arguments out of a list: one type for functions of all types, as
-// std::function would have a manager and the name of a type for each.
+// A function and what calls it with arguments out of a list: one type for functions of all types,
+// as std::function would have a manager and the name of a type for each.
 struct Boxed {
   using Any = void (*)();
   Any fn;

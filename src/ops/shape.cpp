@@ -226,15 +226,14 @@ Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
            dims.size(), " dims; expected as many; pair them up");
   PF_CHECK(!t->shape.empty(), IndexError, "roll",
            "got dims for a tensor of 0 dimensions; expected none; leave them out");
+  if (t->numel == 0) return clone(t);
   Tensor out = t;
   for (size_t i = 0; i < dims.size(); ++i) {
     const int d = wrap_dim(dims[i], t->shape.size(), "roll");
     Tensor next = make_tensor(t->shape, t->dtype, t->storage->device);
-    if (t->numel > 0) {
-      const int64_t n = t->shape[d], shift = ((shifts[i] % n) + n) % n;
-      engine::call<kernels::Roll>({next, out}, {.dim = d, .shift = shift},
-                                  {.takes = engine::Takes::Bytes});
-    }
+    const int64_t n = t->shape[d], shift = ((shifts[i] % n) + n) % n;
+    engine::call<kernels::Roll>({next, out}, {.dim = d, .shift = shift},
+                                {.takes = engine::Takes::Bytes});
     out = next;
   }
   if (autograd::wanted({t})) {

@@ -92,6 +92,8 @@ static std::pair<Tensor, Tensor> kthvalue(const Tensor& t, int64_t k, int64_t di
     return ops::in_order(t, [&](const Tensor& x) { return kthvalue(x, k, dim, keepdim); });
   const int d = wrap_dim(dim, t->shape.size(), "kthvalue");
   const int64_t n = t->shape.empty() ? 1 : t->shape[d];
+  PF_CHECK(n > 0, IndexError, "kthvalue", "got shape ", t->shape, " and dim ", dim,
+           "; expected at least one element along it; check the sizes first");
   PF_CHECK(k >= 1 && k <= n, ValueError, "kthvalue", "got k ", k, " for dimension ", d,
            " of shape ", t->shape, "; expected 1 <= k <= ", n, "; correct it");
   if (t->shape.empty()) return scalar_result(t);

@@ -44,10 +44,8 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
   const bool lines = dim.has_value() && n > 0;
   const Tensor flat = lines ? to_last(x, d) : reshape(x, {-1});
   const int64_t count = flat->shape.back();
-  PF_CHECK(count > 0 || flat->numel == 0, ShapeError, op, "got shape ", x->shape,
+  PF_CHECK(flat->numel > 0, ShapeError, op, "got shape ", x->shape,
            "; expected at least one element in what is ordered; check numel() first");
-  PF_CHECK(count > 0, ShapeError, op, "got shape ", x->shape,
-           "; expected at least one element along the dimension; check the sizes first");
   const Tensor sorted = sort(flat, -1).first;  // NaN comes last
   Tensor value;
   {
@@ -147,7 +145,7 @@ std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) 
   ops::check_arithmetic(x, "nanmedian");
   if (!is_float(x->dtype) || x->shape.empty()) return median(x, dim, keepdim);
   const int d = wrap_dim(dim, x->shape.size(), "nanmedian");
-  PF_CHECK(x->shape[d] > 0, ShapeError, "nanmedian", "got shape ", x->shape, " and dim ", dim,
+  PF_CHECK(x->shape[d] > 0, IndexError, "nanmedian", "got shape ", x->shape, " and dim ", dim,
            "; expected at least one element along it; check the sizes first");
   const Tensor at = ops::nth_index(x, d, ops::Nth::NanMedian);
   const Tensor v = gather(x, d, at);
@@ -164,7 +162,7 @@ std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
   if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};
   const int d = wrap_dim(dim, x->shape.size(), "mode");
   const int64_t n = x->shape[d];
-  PF_CHECK(n > 0, ShapeError, "mode", "got shape ", x->shape, " and dim ", dim,
+  PF_CHECK(n > 0, IndexError, "mode", "got shape ", x->shape, " and dim ", dim,
            "; expected at least one element along it; check the sizes first");
   Tensor at;
   {

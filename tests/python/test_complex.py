@@ -494,3 +494,38 @@ def test_complex_numbers_are_as_wide_as_what_stands_beside(name):
     assert compared >= 10
     with pytest.raises(TypeError):
         pf.abs(1j)
+
+
+@pytest.mark.parametrize(
+    "name", "sqrt log log2 log10 log1p atan atanh asin sinh tanh reciprocal square abs".split()
+)
+def test_slopes_where_functions_of_complex_numbers_are_singular(name):
+    """Infinities where PyTorch has them, not NaN."""
+    torch = pytest.importorskip("torch")
+    for at in (0, 1, -1, 1j, -1j, 2 + 1j):
+        for weight in (1 + 0.5j, 2, -1j):
+            found = []
+            for t in (torch, pf):
+                z = t.tensor(at, dtype=t.complex128, requires_grad=True)
+                y = getattr(t, name)(z)
+                y.backward(t.tensor(weight, dtype=y.dtype) if name != "abs" else None)
+                found.append(z.grad.item())
+            np.testing.assert_allclose(found[1], found[0], rtol=1e-12, err_msg=f"{at} {weight}")
+
+
+def test_the_power_of_0_has_a_slope_of_0():
+    z = pf.tensor([0, 1 + 2j], dtype=pf.complex128, requires_grad=True)
+    (z**0).sum().backward(pf.tensor(1 + 0j, dtype=pf.complex128))
+    assert z.grad.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_a_number_is_its_own_transpose(dtype):
+    x = pf.tensor(2.0, dtype=getattr(pf, dtype), requires_grad=True)
+    for y in (x.mT, x.mH, pf.adjoint(x), x.T):
+        assert y.shape == () and y.item() == 2
+    x.mT.abs().backward()
+    assert x.grad.item() == 1
+    for name in ("mT", "mH"):
+        with pytest.raises(pf.ShapeError, match="at least 2"):
+            getattr(pf.ones(2), name)

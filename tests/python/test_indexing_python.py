@@ -148,7 +148,6 @@ def test_repeated_indices():
         (-4, pf.IndexError),
         ((0, 4), pf.IndexError),
         ((0, 0, 0, 0), pf.IndexError),
-        ((Ellipsis, Ellipsis), pf.IndexError),
         (slice(None, None, 0), (pf.ValueError, ValueError)),
         ("a", TypeError),
         (1.5, IndexError),
@@ -292,3 +291,25 @@ def test_sequences_whose_length_cannot_be_told():
         pf.arange(3)[Broken()]
     with pytest.raises(ZeroDivisionError):
         pf.arange(3)[(Broken([0]),)]
+
+
+@pytest.mark.parametrize(
+    "key, plain",
+    [
+        ((..., ...), ...),
+        ((0, ..., ...), 0),
+        ((..., 1, ...), (..., 1)),
+        ((..., None, ...), (..., None)),
+        ((..., ..., ...), ...),
+        ((..., [1, 0], ...), (..., [1, 0])),
+    ],
+    ids=str,
+)
+def test_a_second_ellipsis_stands_for_nothing(key, plain):
+    """As in PyTorch; NumPy refuses it."""
+    x = pf.tensor(A)
+    np.testing.assert_array_equal(x[key].numpy(), A[plain])
+    x[key] = 0
+    want = A.copy()
+    want[plain] = 0
+    np.testing.assert_array_equal(x.numpy(), want)

@@ -540,3 +540,13 @@ def test_targets_that_are_broadcast_warn(name, recwarn):
     ) as found:
         wide = loss(x, y, reduction="none")
     assert found[0].filename == __file__ and wide.shape == (4, 4)
+
+
+def test_binary_cross_entropy_has_slopes_by_its_target():
+    """log(1 - x) - log(x): infinite at 0 and 1, where the loss itself is bounded."""
+    for x in (0.0, 1.0, 0.25, 1e-30):
+        for target in (0.0, 1.0, 0.3):
+            t = pf.tensor([target], dtype=pf.float64, requires_grad=True)
+            F.binary_cross_entropy(pf.tensor([x], dtype=pf.float64), t).backward()
+            with np.errstate(divide="ignore"):
+                np.testing.assert_allclose(t.grad.item(), np.log1p(-x) - np.log(x), rtol=1e-12)

@@ -209,7 +209,7 @@ def test_empty():
         lambda: t.argmax(),
         lambda: t.argmin(0),
     ):
-        with pytest.raises(pf.ShapeError, match="at least one element"):
+        with pytest.raises(pf.IndexError, match="at least one element"):
             bad()
     assert t.logsumexp(0).numpy().tolist() == [-np.inf] * 3
 
@@ -449,3 +449,43 @@ def test_gradients_where_the_result_is_nan_are_pytorchs(name):
             getattr(lib, name)(x).backward()
             slopes.append(x.grad.tolist())
         np.testing.assert_array_equal(*slopes)
+
+
+NOTHING = [
+    (name, shape, args)
+    for name in ("max", "min", "median", "nanmedian", "mode", "argmax", "argmin", "cummax", "sort",
+                 "sum", "prod", "all", "any", "logsumexp", "amax", "amin", "std", "mean")
+    for shape, args in [((0,), ()), ((0,), (0,)), ((2, 0), (1,)), ((2, 0), (0,)), ((0, 2), (1,))]
+] + [
+    (name, shape, (p, dim))
+    for name in ("kthvalue", "norm", "linalg.vector_norm", "roll", "quantile", "nanquantile", "topk")
+    for p in ((1,) if name in ("kthvalue", "roll") else (0.5,) if "quantile" in name else
+              (1,) if name == "topk" else (-math.inf, -2, -0.5, 0, 1, 2))
+    for shape, dim in [((0,), 0), ((2, 0), 1), ((2, 0), 0), ((0, 2), 1), ((0, 2), 5), ((0,), None)]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, shape, args", NOTHING, ids=str)
+def test_of_nothing_as_pytorch_has_it(name, shape, args):
+    """The value, or an error of PyTorch's class."""
+    torch = pytest.importorskip("torch")
+
+    def run(t, dtype):
+        f = t
+        for part in name.split("."):
+            f = getattr(f, part)
+        r = f(t.zeros(shape, dtype=getattr(t, dtype)), *args)
+        return [(list(v.shape), v.tolist()) for v in (r if isinstance(r, tuple) else (r,))]
+
+    for dtype in ("float32", "int64"):
+        try:
+            want = run(torch, dtype)
+        except (RuntimeError, IndexError, ValueError) as e:
+            if dtype == "int64":  # perhaps for want of the dtype
+                continue
+            with pytest.raises(IndexError if isinstance(e, IndexError) else RuntimeError):
+                run(pf, dtype)
+        except TypeError:  # not a call in PyTorch
+            return
+        else:
+            np.testing.assert_equal(run(pf, dtype), want)
