@@ -46,6 +46,11 @@ Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scala
   PF_CHECK(broadcast_shapes(input->shape, product->shape, op) == product->shape, ShapeError, op,
            "got input of shape ", input->shape, " for a product of shape ", product->shape,
            "; expected a shape that broadcasts to it; reshape the input");
+  if (itemsize(product->dtype) == 2 && is_float(product->dtype) && beta.to_double() != 0 &&
+      (alpha.to_double() != 1 || beta.to_double() != 1)) {  // rounded once
+    const Tensor sum = add(mul(ops::widened(input), beta), mul(ops::widened(product), alpha));
+    return to(sum, product->dtype);
+  }
   Tensor r = alpha.to_double() == 1 ? product : mul(product, alpha);
   if (beta.to_double() == 0) return r;
   return add(beta.to_double() == 1 ? input : mul(input, beta), r);

@@ -412,3 +412,24 @@ def test_one_factor_is_copied():
     for r in (pf.chain_matmul(x), pf.matrix_power(x, 1), pf.linalg.matrix_power(x, 1)):
         r.fill_(7)
     assert x.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("alpha, beta", [(2.0315, -4.775), (1, 3.4445), (0.7, 1)])
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addbmm", "baddbmm"])
+def test_scaled_sums_are_rounded_once(name, alpha, beta, dtype):
+    """On the host; elsewhere, and of vectors, the product may be rounded before."""
+    rng = np.random.default_rng(7)
+    half = getattr(pf, dtype)
+    shapes = {
+        "addmm": [(8, 5), (8, 6), (6, 5)], "addmv": [(8,), (8, 6), (6,)],
+        "addbmm": [(8, 5), (1, 8, 6), (1, 6, 5)], "baddbmm": [(2, 8, 5), (2, 8, 6), (2, 6, 5)],
+    }[name]  # fmt: skip
+    x, a, b = (pf.tensor(rng.standard_normal(s)).to(half) for s in shapes)
+    product = (a.double() @ b.double()).reshape(shapes[0])
+    want = (beta * x.double() + alpha * product).to(half).double()
+    got = getattr(pf, name)(x, a, b, alpha=alpha, beta=beta).double()
+    one = 2.0 ** -(7 if dtype == "bfloat16" else 10)
+    assert ((got - want).abs() <= one * (abs(alpha) * product.abs() + want.abs())).all().item()
+    if name.endswith("mm") and name != "addbmm" and x.device.type in ("cpu", "paranoid"):
+        assert (got == want).all().item()

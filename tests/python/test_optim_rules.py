@@ -212,7 +212,7 @@ def test_muon_beside_pytorch():
                 p.grad = t.tensor(g)
             optimizer.step()
         results.append(params)
-    same(*results, 5e-3)  # products of bfloat16
+    same(*results, 1e-6)
 
 
 # ---- L-BFGS -------------------------------------------------------------------------------------
@@ -590,3 +590,29 @@ def test_parameters_have_an_order_and_all_names_or_none():
         pf.optim.SGD([{"params": {p, q}}], lr=1.0)
     with pytest.raises(ValueError, match="with and without names"):
         pf.optim.SGD([("p", p), q], lr=1.0)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_keeps_the_factors_of_its_loop(search):
+    """`al`, of which PyTorch's state has one place for each step that is kept."""
+    torch = pytest.importorskip("torch")
+
+    def state_after_a_step(t):
+        w = t.nn.Parameter(t.tensor([1.0, 2.0, -1.0], dtype=t.float64))
+        optimizer = t.optim.LBFGS([w], max_iter=4, history_size=5, line_search_fn=search)
+        target = t.tensor([3.0, -1.0, 0.5], dtype=t.float64)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = ((w - target) ** 4).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        state = optimizer.state_dict()["state"][0]
+        return set(state), [a if a is None else float(a) for a in state["al"]]
+
+    found = [state_after_a_step(t) for t in (torch, pf)]
+    assert found[0][0] == found[1][0] and len(found[0][1]) == len(found[1][1]) == 5
+    for a, b in zip(*(f[1] for f in found)):
+        assert (a is None) == (b is None) and (a is None or b == pytest.approx(a, rel=1e-9))

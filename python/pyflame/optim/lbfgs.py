@@ -218,7 +218,8 @@ class LBFGS(Optimizer):
                     steps.append(step)
                     ro.append(1.0 / ys)
                     scale = ys / y.dot(y).item()
-                d = self._direction(grad, dirs, steps, ro, scale)
+                d, factors = self._direction(grad, dirs, steps, ro, scale)
+                s["al"] = factors + [None] * (history - len(factors))
             before, loss_before = grad.clone(), loss
             t = min(1.0, 1.0 / grad.abs().sum().item()) * lr if s["n_iter"] == 1 else lr
             slope = grad.dot(d).item()
@@ -268,7 +269,8 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(grad, dirs, steps, ro, scale):
-        """Minus the estimated inverse Hessian times the gradient: the two loops."""
+        """(minus the estimated inverse Hessian times the gradient, the factors of the first of its two
+        loops, which the state of PyTorch has)."""
         q, factors = -grad, []
         for y, step, r in zip(reversed(dirs), reversed(steps), reversed(ro)):
             factors.append(step.dot(q) * r)
@@ -276,7 +278,7 @@ class LBFGS(Optimizer):
         q = q * scale
         for y, step, r, f in zip(dirs, steps, ro, reversed(factors)):
             q = q + step * (f - y.dot(q) * r)
-        return q
+        return q, factors[::-1]
 
 
 _name_errors(__name__)

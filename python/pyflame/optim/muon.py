@@ -94,7 +94,7 @@ class Muon(Optimizer):
                 u = orthogonalized(u, group["ns_coefficients"], group["ns_steps"], group["eps"])
                 if group["weight_decay"] != 0:
                     p.mul_(1 - float(group["lr"]) * group["weight_decay"])
-                p.sub_(u.to(p.dtype), alpha=self._rate(group, p.shape))
+                p.add_(u.to(p.dtype), alpha=-self._rate(group, p.shape))
 
 
 _name_errors(__name__)
