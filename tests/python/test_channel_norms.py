@@ -695,3 +695,14 @@ def test_large_ones_fetch_ahead_to_the_same_end(shape, lies):
     assert_allclose(t[0].grad.numpy()[sure], expected[0][sure], rtol=1e-3, atol=1e-3)
     for got, want in zip(weights, expected[1:], strict=True):
         assert_allclose(got.grad.numpy()[1:], want[1:], rtol=1e-3, atol=0.5)
+
+
+def test_lazy_parameters_have_no_size():
+    layer = nn.LazyLinear(3)
+    for name in "numel nelement dim stride element_size sum __len__".split():
+        for owner in (layer.weight, nn.parameter.UninitializedBuffer()):
+            with pytest.raises(ValueError, match=name):
+                getattr(owner, name)()
+    assert layer.weight.is_leaf and layer.weight.requires_grad and layer.weight.size() == (0,)
+    layer(pf.ones(2, 4))
+    assert layer.weight.numel() == 12 and layer.weight.dim() == 2 and len(layer.weight) == 3

@@ -284,3 +284,23 @@ def test_what_is_marked_dirty_is_returned(requires_grad):
     x = pf.ones(2, requires_grad=requires_grad) * 1
     with pytest.raises(RuntimeError, match="mark_dirty"):
         Copies.apply(x)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_a_function_returns_lists_as_lists(kind, requires_grad):
+    class Both(pf.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return kind([x * 2, x * 3])
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return 2 * a + 3 * b
+
+    x = pf.ones(2, requires_grad=requires_grad)
+    r = Both.apply(x)
+    assert type(r) is kind and [t.tolist() for t in r] == [[2, 2], [3, 3]]
+    if requires_grad:  # of lists, too: PyTorch has none there
+        (r[0] + r[1]).sum().backward()
+        assert x.grad.tolist() == [5, 5]

@@ -739,3 +739,31 @@ def test_a_geometric_distribution_needs_a_chance():
     with pytest.raises(pf.ValueError, match="probs"):
         D.Geometric(t(0.5, 0.0))
     assert D.Geometric(t(0.0), validate_args=False).probs.item() == 0
+
+
+def test_divergence_of_wishart_distributions():
+    """Against the mean of the logarithms' difference, and 0 between equals."""
+    scale = pf.tensor([[2.0, 0.3], [0.3, 1.0]], **F8)
+    p = D.Wishart(pf.tensor([4.0, 7.5], **F8), scale)
+    q = D.Wishart(pf.tensor(5.0, **F8), precision_matrix=pf.tensor([[0.7, 0.1], [0.1, 0.9]], **F8))
+    assert abs(D.kl_divergence(p, p)).max().item() < 1e-12
+    pf.manual_seed(3)
+    x = p.sample((40000,))
+    difference = p.log_prob(x) - q.log_prob(x)
+    error = 5 * difference.std(0) / 200
+    assert ((D.kl_divergence(p, q) - difference.mean(0)).abs() < error).all().item()
+    with pytest.raises(pf.ValueError, match="sizes"):
+        D.kl_divergence(p, D.Wishart(pf.tensor(5.0), pf.eye(3)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_relaxed_bernoulli_at_the_ends(dtype):
+    torch = pytest.importorskip("torch")
+    for v in (0.0, 1e-44, 1e-30, 1e-3, 0.5, 1 - 1e-7, 1.0):
+        want, got = (
+            lib.distributions.RelaxedBernoulli(
+                lib.tensor(0.5, dtype=getattr(lib, dtype)), lib.tensor(0.3, dtype=getattr(lib, dtype))
+            ).log_prob(lib.tensor(v, dtype=getattr(lib, dtype))).item()
+            for lib in (torch, pf)
+        )  # fmt: skip
+        assert got == pytest.approx(want, rel=1e-5), v

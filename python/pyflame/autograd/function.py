@@ -171,7 +171,7 @@ class Function:
         ctx._to_save = None
         if not several:
             return outputs[0]
-        return tuple(outputs)
+        return tuple(outputs) if isinstance(output, tuple) else outputs
 
 
 VmapInfo = collections.namedtuple("VmapInfo", "batch_size randomness")

@@ -193,6 +193,7 @@ def _independents(p, q):
 
 
 def _register_multivariate():
+    from . import matrices
     from . import multivariate as m
 
     def triangle(d):
@@ -217,6 +218,27 @@ def _register_multivariate():
         trace = (inner * inner).sum((-2, -1))
         far = m._mahalanobis(other, q.loc - p.loc)
         return m._half_log_det(other) - m._half_log_det(mine) + 0.5 * (trace + far - n)
+
+    @register_kl(matrices.Wishart, matrices.Wishart)
+    def _wisharts(p, q):
+        if p.event_shape != q.event_shape:
+            raise _C.ValueError(
+                "pf.distributions.kl_divergence: got matrices of other sizes; expected one size"
+            )
+        n = p.event_shape[0]
+        mine, other = triangle(p), triangle(q)
+        shape = m._batch(mine.shape[:-2], other.shape[:-2])
+        inner = m._linalg.solve_triangular(
+            other.expand(*shape, n, n), mine.expand(*shape, n, n), upper=False
+        )
+        trace = (inner * inner).sum((-2, -1))
+        return (
+            q.df * (m._half_log_det(other) - m._half_log_det(mine))
+            + 0.5 * p.df * (trace - n)
+            + _ops.mvlgamma(q.df / 2, n)
+            - _ops.mvlgamma(p.df / 2, n)
+            + 0.5 * (p.df - q.df) * matrices._digammas(p.df / 2, n)
+        )
 
 
 _register_multivariate()

@@ -323,11 +323,10 @@ class SigmoidTransform(_Plain):
     codomain = constraints.unit_interval
 
     def _call(self, x):
-        eps = eps_of(x)
-        return x.sigmoid().clamp(eps, 1 - eps)
+        return x.sigmoid().clamp(eps_of(x, "tiny"), 1 - eps_of(x))
 
     def _inverse(self, y):
-        y = y.clamp(eps_of(y), 1 - eps_of(y))
+        y = y.clamp(eps_of(y, "tiny"), 1 - eps_of(y))
         return y.log() - _ops.log1p(-y)
 
     def log_abs_det_jacobian(self, x, y):

@@ -21,8 +21,8 @@ def broadcast_all(*values):
     return list(_ops.broadcast_tensors(*made))
 
 
-def eps_of(x):
-    return _misc.finfo(x.dtype).eps
+def eps_of(x, which="eps"):
+    return getattr(_misc.finfo(x.dtype), which)
 
 
 def clamp_probs(probs):

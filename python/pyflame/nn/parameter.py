@@ -40,7 +40,22 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{text}"
 
 
+def _not_yet(name):
+    def refuse(self, *args, **kwargs):
+        raise ValueError(
+            f"pf.nn.{type(self).__name__}: got a call of {name}() on what has no shape yet; run the "
+            "module forward once, or materialize() it, first"
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
 class _WithoutShape:
+    numel, nelement, dim, stride, element_size, sum, __len__ = map(
+        _not_yet, "numel nelement dim stride element_size sum __len__".split()
+    )
+
     @property
     def shape(self):
         raise RuntimeError(
