@@ -465,6 +465,10 @@ void init_autograd(nb::module_& m) {
       },
       nb::arg("at_least"), nb::arg("above"), nb::arg("unasked"));
   m.def("_pop_recompute", &autograd::pop_recompute);
+  m.def("_recompute_asked", []() -> nb::object {
+    const auto r = autograd::recompute_asked();
+    return r ? nb::object(nb::make_tuple(r->at_least, r->above)) : nb::none();
+  });
   m.def("_gradient_edge", [](const Tensor& t) {
     const Edge e = autograd::edge_of(t);
     PF_CHECK(e.node, AutogradError, "get_gradient_edge",

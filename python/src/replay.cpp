@@ -14,6 +14,7 @@
 #include "engine/capture.h"
 #include "engine/engine.h"
 #include "engine/hidden.h"
+#include "engine/recompute.h"
 #include "ops/attention_switches.h"
 #include "pyflame/amp.h"
 #include "surroundings.h"
@@ -79,6 +80,10 @@ std::string signature(const std::vector<Tensor>& tensors) {
   put(key, float32_conv_precision());
   put(key, deterministic());
   put(key, attention_library());
+  if (const auto r = autograd::recompute_asked()) {
+    put(key, r->at_least);
+    put(key, r->above);
+  }
   return key;
 }
 

@@ -181,6 +181,13 @@ void Surroundings::each(const Place& p, F&& f) const {
       }
       return;
     }
+    case Function: {
+      PyObject* const parts[] = {PyFunction_GET_CODE(p.owner), PyFunction_GET_DEFAULTS(p.owner),
+                                 PyFunction_GET_KW_DEFAULTS(p.owner)};
+      for (Py_ssize_t i = 0; i < 3; ++i)
+        if (!f(nullptr, parts[i], i)) return;
+      return;
+    }
     case Items:
       for (Py_ssize_t i = 0; i < std::min(size_of(p.owner), most_); ++i)
         if (!f(nullptr, PySequence_Fast_GET_ITEM(p.owner, i), i)) return;
@@ -250,6 +257,7 @@ void Surroundings::add(nb::list of) {
                        : how == "objects"    ? Objects
                        : how == "slots"      ? Slots
                        : how == "sequence"   ? Sequence
+                       : how == "function"   ? Function
                                              : Size,
                        nb::object(t[1]).release().ptr(),
                        0,
@@ -270,7 +278,8 @@ void Surroundings::add(nb::list of) {
     if (p.how == Size && PyFrozenSet_CheckExact(keys.ptr()))
       p.values.push_back({nullptr, keys.inc_ref().ptr(), true});
     each(p, [&](PyObject* key, PyObject* now, Py_ssize_t i) {
-      if (p.how == Items || p.how == Sequence || p.how == Entries || p.how == Objects)
+      if (p.how == Items || p.how == Sequence || p.how == Entries || p.how == Objects ||
+          p.how == Function)
         p.values.push_back({Py_XNewRef(key), nullptr, false});
       Value& v = p.values[static_cast<size_t>(i)];
       v.then = now;

@@ -37,8 +37,9 @@ class Surroundings {
   // these keys alone, of any mapping or class. "slots": of an object, these attributes. "cells": a
   // closure, whose variables these are. "size": a set; where a frozenset is given for keys, those
   // are in it. "elements": an array, of which at most `keys` bytes are looked at. "objects": an
-  // array of objects. `plain`: classes of numbers, texts and the like, of which two objects may be
-  // the same value. `most`: values that are looked at of one container.
+  // array of objects. "function": its code and defaults. `plain`: classes of numbers, texts and the
+  // like, of which two objects may be the same value. `most`: values that are looked at of one
+  // container.
   Surroundings(nb::list of, nb::tuple plain, Py_ssize_t most);
   void add(nb::list of);
   Surroundings(const Surroundings&) = delete;
@@ -67,7 +68,8 @@ class Surroundings {
     Cells,
     Size,
     Bytes,
-    Objects
+    Objects,
+    Function
   };
   struct Value {
     PyObject *key, *then;  // a tensor is not owned: it may end
@@ -79,7 +81,7 @@ class Surroundings {
     Py_ssize_t size;
     std::vector<Value> values;
     std::unique_ptr<Elements> elements;
-    bool sized() const { return how != Names && how != Slots && how != Cells; }
+    bool sized() const { return how != Names && how != Slots && how != Cells && how != Function; }
   };
   bool same(PyObject* now, PyObject* then) const;
   template <class F>

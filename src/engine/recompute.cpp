@@ -55,6 +55,11 @@ bool recomputes_unasked() {
   return recomputes() && region()->unasked;
 }
 
+std::optional<Recompute> recompute_asked() {
+  if (!recomputes() || region()->unasked) return {};
+  return *region();
+}
+
 Ref<Node> make_owner(const char* name) {
   return Ref<Node>::adopt(new Owner(name));
 }

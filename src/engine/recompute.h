@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "engine/autograd.h"
 
@@ -32,6 +33,7 @@ void push_recompute(Recompute);
 void pop_recompute();
 bool recomputes();
 bool recomputes_unasked();
+std::optional<Recompute> recompute_asked();  // by the program
 // What is saved while it lives is kept.
 class Keep {
  public:

@@ -270,3 +270,27 @@ def test_layers_of_other_modules(how, monkeypatch):
             if n >= 5:
                 assert pf.equal(got, layers(x)), n
     assert calls(c)[0] >= 6, c.report()
+
+
+@pytest.mark.parametrize("part", ["__defaults__", "__kwdefaults__", "__code__"])
+@pytest.mark.parametrize("who", ["itself", "a helper", "a partial"])
+def test_parts_of_functions(part, who):
+    def inner(x, k=2.0, *, more=1.0):
+        return x * k + more
+
+    def other(x, k=2.0, *, more=1.0):
+        return x - k * more
+
+    outer = {
+        "itself": inner,
+        "a helper": lambda x: inner(x) * 2,
+        "a partial": functools.partial(inner),
+    }[who]
+    captured = pf.compile(outer, **CAPTURED)
+    now = {"__defaults__": (5.0,), "__kwdefaults__": {"more": 7.0}, "__code__": other.__code__}
+    x = pf.ones(3)
+    for n in range(10):
+        if n == 5:
+            setattr(inner, part, now[part])
+        assert captured(x).tolist() == outer(x).tolist(), n
+    assert captured._step.replays > 3

@@ -636,3 +636,33 @@ def test_who_has_made_an_argument_changes_nothing_of_what_is_captured(reader, wi
                     n,
                 )
         assert captured._step.replays == 4  # as one that knows of nobody's history
+
+
+@pytest.mark.parametrize("asked", ["at times", "in the pass"])
+def test_recomputation_around_some_calls_or_the_pass_alone(asked):
+    """Whether a cast is made again, and so whether a write to the weight is an error, is the call's."""
+
+    def make(wrap):
+        w = nn.Parameter(pf.linspace(-1, 1, 9, dtype=pf.float32).reshape(3, 3))
+        call = wrap(lambda x: x @ w.double())
+        count = [0]
+
+        def run():
+            count[0] += 1
+            around = recompute_cheap(at_least=0)
+            x = pf.full((3, 3), 0.5 + count[0]).requires_grad_()
+            with around if asked == "at times" and count[0] % 3 == 0 else contextlib.nullcontext():
+                y = call(x)
+            with around if asked == "in the pass" else contextlib.nullcontext():
+                if count[0] > 6:
+                    with pf.no_grad():
+                        w.mul_(0.5)
+                try:
+                    y.sum().backward()
+                except pf.AutogradError:
+                    return ["refused"]
+            return [x.grad]
+
+        return run
+
+    both(make, times=15)

@@ -87,7 +87,7 @@ class recompute_cheap(contextlib.ContextDecorator):  # noqa: N801 (as its neighb
             budget, beyond which this begins.
 
     A write in place to what such a result was made of, before the backward pass, is an AutogradError
-    there.
+    there. A captured call (`pf.compile(mode="reduce-overhead")`) keeps what it is given.
     """
 
     _unasked = False  # as captured steps do by themselves

@@ -279,9 +279,9 @@ class State:
         cells = [(n, _contents(c)) for n, c in zip(code.co_freevars, closure)]
         if cells and not any(f"{name}.{n}" in self._ignored for n, _ in cells):
             self._keep(name, "cells", closure, code.co_freevars, cells, depth)
-        if defaults := function.__defaults__:
-            named = zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults)
-            self._keep(name, "items", defaults, (), list(named), depth)
+        defaults = function.__defaults__ or ()
+        named = zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults)
+        self._keep(name, "function", function, (), list(named), depth)
         if function.__kwdefaults__:
             self._keep_entries(name, function.__kwdefaults__, depth)
         names = _names_in(code)

@@ -7,13 +7,16 @@ when a backward pass comes to it depends on how the call has run: by Python, whi
 (`Live`, and those below which also note what is launched), or by a capture (`Replayed`).
 """
 
+import contextlib
+
 from .. import _C, _live
 from .._grad_mode import enable_grad, set_grad_enabled
 from .._torch_names import empty_strided
 from ..autograd import Function
+from ..autograd.graph import recompute_cheap
 from ..tuning import measured
 from ..utils._pytree import tree_flatten
-from ..utils.checkpoint import _Surroundings
+from ..utils.checkpoint import _keeps_all, _Surroundings
 from . import guards
 
 AGAIN = (
@@ -36,6 +39,7 @@ class Region:
         self.leaves = leaves
         self.free = False  # a second pass may need nothing of what the first has used
         self.surroundings = _Surroundings(True)
+        self.recompute = _C._recompute_asked()
         self.with_grad = _C.is_grad_enabled()
         # Tensors of the program's that the forward pass writes, and how often Python's run does.
         self.written = self.written_inputs = self.writes = ()
@@ -52,6 +56,14 @@ class Region:
         for t in (*self.written, *[inputs[i] for i in self.written_inputs]):
             now = _C._storage_version(t)
             self.writes += (now - versions.get(_C._storage_number(t), now),)
+
+    def recomputing(self):
+        """As the call did, whatever is around its backward pass."""
+        if self.recompute is not None:
+            return recompute_cheap(*self.recompute)
+        if _C._recompute_asked() is not None:
+            return _keeps_all()
+        return contextlib.nullcontext()
 
     def sources(self, inputs):
         if not self.of_inputs:
@@ -415,7 +427,7 @@ class Replayed(Run):
             self.kept.put_back()
         outer = _C._set_runs_again(True)
         try:
-            with r.surroundings.around(), set_grad_enabled(r.with_grad):
+            with r.surroundings.around(), r.recomputing(), set_grad_enabled(r.with_grad):
                 args, kwargs = given.taken()
                 leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
         finally:
