@@ -13,6 +13,7 @@ import typing
 import pyflame as pf
 from pyflame import nn
 from pyflame.autograd import Function, functional, graph
+from pyflame.utils._pytree import tree_leaves
 from pyflame.utils.checkpoint import checkpoint
 
 N = 3
@@ -335,6 +336,20 @@ GIVEN = {
 }
 
 
+# Those of a function that changes what it was given.
+CHANGED_FORMS = {
+    "list that grows": (lambda a: ((list(a),), {}), lambda args: args.append(args[0] * 2) or args),
+    "dict that grows": (
+        lambda a: ((dict(enumerate(a)),), {}),
+        lambda d: d.update(more=d[0] * 2) or [*d.values()],
+    ),
+    "list that changes": (
+        lambda a: ((list(a),), {}),
+        lambda args: args.__setitem__(0, args[0] * 2) or args,
+    ),
+}
+
+
 def _checkpointed(call, reentrant):
     return lambda *a, **kw: (
         checkpoint(call, *a, use_reentrant=reentrant, **({} if reentrant else kw))
@@ -612,6 +627,7 @@ class Program:
         self.passed_in = [passed_in if r.random() < 0.7 else "nothing" for _ in range(CALLS)]
         makers = r.choices(list(MADE_BY), k=2) if r.random() < 0.3 else ["nothing"]
         self.made_by = [[r.choice(makers) for _ in self.arguments] for _ in range(CALLS)]
+        self.form = r.choice(list(CHANGED_FORMS)) if r.random() < 0.05 else self.form
 
     def __str__(self):
         return "\n".join(f"{k} = {v}" for k, v in vars(self).items())
@@ -621,12 +637,13 @@ class Program:
         """Whether no 16 bits are within, so that sums in another order make little difference."""
         return not (any(self.half) or any(n == "autocast" for n, *_ in self.body))
 
-    def function(self, s):
-        """(the function, or module; how it is called with arguments and gives a list)"""
+    def function(self, s, left):
+        """(the function, or module; how it is called with arguments and gives a list). `left` comes to
+        be what is in lists and dicts that it was given."""
         body = [(WITHIN[n], i, k) for n, i, k in self.body]
         results = [RESULTS[n] for n in self.results]
 
-        (pack, unpack), (give, take) = FORMS[self.form], GIVEN[self.given]
+        (pack, unpack), (give, take) = (FORMS | CHANGED_FORMS)[self.form], GIVEN[self.given]
 
         def run(*given, **named):
             args = unpack(*given, **named)
@@ -638,6 +655,7 @@ class Program:
         def called(call, args):
             given, named = pack(args)
             found = call(*given, **named)
+            left[:] = tree_leaves([of for of in given if isinstance(of, (list, dict))])
             if take is not None:
                 return take(found)
             return list(found) if isinstance(found, tuple) else [found]
@@ -648,14 +666,15 @@ class Program:
         """What can be observed of each call."""
         pf.manual_seed(self.number)
         s, log = Inner(wrap), []
-        function, called = self.function(s)
+        left = []
+        function, called = self.function(s, left)
         captured = wrap(function)
         kept, seen = None, []
         for n in range(CALLS):
             found = []
             try:
                 around = AROUND[self.around[n]](captured)
-                kept = self._one(s, log, lambda a, f=around: called(f, a), n, found, device)
+                kept = self._one(s, log, lambda a, f=around: called(f, a), left, n, found, device)
             except Exception as e:
                 kept = None
                 found.append(("error", type(e).__name__))
@@ -666,14 +685,17 @@ class Program:
                 kept = None  # noqa: F841 (or it lives until the next call ends)
             for k, p in enumerate(s.parameters()):
                 found += [(f"gradient of weight {k}", p.grad), (f"weight {k}", p)]
-            found += [("held", s.held), ("mean", s.norm.running_mean)]
+            found += [
+                ("held", s.held),
+                ("mean", s.norm.running_mean),
+            ]
             found += [("batches", s.norm.num_batches_tracked), ("random", pf.get_rng_state())]
             found += [("called outside", tuple(log)), ("called inside", tuple(s.log))]
             found += [("leaves heard", tuple(sorted(s.heard)))]
             seen.append([(name, _plain(v)) for name, v in found])
         return seen
 
-    def _one(self, s, log, call, n, found, device):
+    def _one(self, s, log, call, left, n, found, device):
         for name in self.changes[n]:
             CHANGES[name](s, log)
         CHANGES[self.clears](s, log)
@@ -696,6 +718,7 @@ class Program:
             for k in range(self.times):
                 with mode[self.modes[n]](), pf.autocast(device, pf.bfloat16, enabled=self.half[n]):
                     results = call(given)
+                found.append(("left", [_plain(v) for v in left]))
                 if k + 1 < self.times:
                     of = [r for r in results if isinstance(r, pf.Tensor) and r.shape == (N, N)]
                     given = [*given[1:], of[0] if of else given[0]]

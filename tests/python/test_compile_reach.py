@@ -294,3 +294,33 @@ def test_parts_of_functions(part, who):
             setattr(inner, part, now[part])
         assert captured(x).tolist() == outer(x).tolist(), n
     assert captured._step.replays > 3
+
+
+CHANGES = {
+    "a list that grows": (lambda a: [a], lambda v: v.append(v[0] * 2) or v[1] + 1),
+    "a list": (lambda a: [a], lambda v: v.__setitem__(0, v[0] * 2) or v[0] + 1),
+    "a dict": (lambda a: {"a": a}, lambda v: v.update(b=v["a"] * 2) or v["b"] + 1),
+    "a dict that shrinks": (lambda a: {"a": a, "b": a * 2}, lambda v: v["a"] + v.pop("b")),
+    "within": (lambda a: ({"a": [a]}, 1), lambda v: v[0]["a"].append(3.5) or v[0]["a"][0] + 1),
+}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("what", CHANGES)
+def test_arguments_that_the_function_changes(what, late):
+    """Lists and dicts are left as the function leaves them at each call, also where its first does not."""
+    make, change = CHANGES[what]
+    on = [True]
+
+    def f(v):
+        return change(v) if on[0] else v
+
+    captured = pf.compile(f, **CAPTURED)
+    for n in range(8):
+        on[0] = not late or n > 0
+        found = []
+        for call in (f, captured):
+            given = make(pf.full((3,), 1.0 + n))
+            result = call(given)
+            found.append(str((given, result)))
+        assert found[0] == found[1], n

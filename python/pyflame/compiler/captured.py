@@ -29,6 +29,7 @@ WRITES = (
     "writes to the memory of arguments that share it with each other or with other programs, or begin at "
     "an odd address"
 )
+REFILLS = "the program changes lists or dicts that it was given"
 KNOWN = "arguments that are, or lie in, tensors of the program that the function reaches by itself"
 IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
@@ -118,6 +119,8 @@ class Step:
             variant.calls = 1
             if before != given.versions():
                 variant.reason = WRITES
+            elif given.refilled():
+                variant.reason = REFILLS
             elif given.shown_in(result):
                 variant.reason = "results that look at arguments which share memory with each other"
             return result
@@ -319,6 +322,8 @@ class Step:
             variant.reason = "hooks of parameters, which Python has to call"
         elif wrote:
             variant.reason = wrote
+        elif given.refilled():
+            variant.reason = REFILLS
         elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
             variant.reason = "gradients of the arguments are made within"
         elif not capture.watched_still_there():

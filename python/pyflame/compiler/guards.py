@@ -40,13 +40,13 @@ class Arguments:
     arguments is not captured: see wrote()."""
 
     __slots__ = (
-        "args", "copies", "key", "kwargs", "objects", "originals", "overlap", "reason", "rest", "signature",
-        "tensors",
+        "args", "copies", "key", "kwargs", "leaves", "objects", "originals", "overlap", "reason", "rest",
+        "signature", "tensors",
     )  # fmt: skip
 
     def __init__(self, args, kwargs):
         self.args, self.kwargs = args, kwargs
-        self.reason = None
+        self.reason = self.leaves = None
         self.copies = {}  # id of an original -> (it, its copy, that copy's version)
         self.objects = objects = []  # modules, optimizers and functions
         if not kwargs and all(type(a) is Tensor for a in args):  # mostly
@@ -54,6 +54,7 @@ class Arguments:
             self._signed(len(args), ())
             return
         leaves, spec = tree_flatten((args, kwargs))
+        self.leaves = leaves, spec
         self.tensors = tensors = []
         rest = []
         for leaf in leaves:
@@ -103,6 +104,14 @@ class Arguments:
                 "arguments that want gradients, or parameters, and share memory with each other or with "
                 "other programs, or begin at an odd address"
             )
+
+    def refilled(self):
+        """Whether lists and dicts among them have other contents than at the call."""
+        if self.leaves is None:
+            return False
+        leaves, spec = tree_flatten((self.args, self.kwargs))
+        same = spec == self.leaves[1] and len(leaves) == len(self.leaves[0])
+        return not same or any(a is not b for a, b in zip(leaves, self.leaves[0]))
 
     def versions(self):
         """They tell of writes to the originals of copies."""
