@@ -16,6 +16,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <unordered_map>
 
 #include "core/backends.h"
@@ -24,6 +26,7 @@
 #include "cpu/library_file.h"
 #include "cpu/scratch.h"
 #include "cpu/signal_stack.h"
+#include "cpu/stack.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -335,6 +338,24 @@ bool build(const Gemm& g, Entry* e) {
   return true;
 }
 
+// The library wants more stack for it than some threads have that others made.
+bool build_with_room(const Gemm& g, Entry* e) {
+  if (!stack_is_small()) return build(g, e);
+  bool done = false;
+  try {
+    std::thread([&] {
+      try {
+        const SignalStack signals;
+        const LibraryAlone alone;
+        done = build(g, e);
+      } catch (const std::exception&) {  // as a failure: of memory
+      }
+    }).join();
+  } catch (const std::system_error&) {  // no thread to be had
+  }
+  return done;
+}
+
 // Everything that execution writes to belongs to one thread.
 struct PerThread {
   SignalStack signals;
@@ -381,7 +402,7 @@ Entry* find(const Gemm& g, std::optional<Room>& room) {
     if (me.cache.size() >= kMaxEntries) me.cache.clear();
     bool done = me.stream || l.stream_create(&me.stream, l.engine, kInOrder) == 0;
     auto entry = std::make_unique<Entry>();
-    done = done && build(g, entry.get());
+    done = done && build_with_room(g, entry.get());
     if (!done) {
       me.next_try = std::chrono::steady_clock::now() + kPause;
       room.reset();

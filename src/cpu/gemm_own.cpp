@@ -10,6 +10,7 @@
 #include "core/interrupt.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
+#include "cpu/stack.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -217,20 +218,24 @@ struct Grid {
 // Packed operands of a product that one thread computes lie on its stack up to here.
 constexpr size_t kOwnBytes = size_t{32} << 10;
 
+// By one thread, in a frame of its own: of threads with small stacks it is never called.
+template <class S, class How, class C>
+[[gnu::noinline]] void alone(const Gemm& g) {
+  const How how(g, g.m, g.n);
+  LocalScratch<kOwnBytes> memory(how.bytes());
+  for (int64_t i = 0; i < g.batch; ++i)
+    how.run(g, static_cast<const S*>(g.a) + i * g.a_batch,
+            static_cast<const S*>(g.b) + i * g.b_batch, static_cast<C*>(g.c) + i * g.c_batch, 0,
+            g.m, 0, g.n, memory.data());
+}
+
 template <class S, class How, class C = S>
 void over_grid(const Gemm& g) {
   const S* a = static_cast<const S*>(g.a);
   const S* b = static_cast<const S*>(g.b);
   C* c = static_cast<C*>(g.c);
   const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
-  if (work < 2.5e5) {
-    const How how(g, g.m, g.n);
-    LocalScratch<kOwnBytes> memory(how.bytes());
-    for (int64_t i = 0; i < g.batch; ++i)
-      how.run(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, 0, g.m, 0, g.n,
-              memory.data());
-    return;
-  }
+  if (work < 2.5e5 && !stack_is_small()) return alone<S, How, C>(g);
   const Grid grid(g, num_threads());
   const int64_t cells = grid.rows * grid.cols;
   const int64_t grain =

@@ -79,6 +79,35 @@ assert sums == [True] * 4, sums
     subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
 
 
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("size", [64, 96, 128])
+def test_first_products_on_a_small_stack(size):
+    """Whatever the libraries of products set up, and what runs then."""
+    code = f"""
+import threading, pyflame as pf
+import pyflame.nn.functional as F
+threading.stack_size({size} << 10)
+x, w, done = pf.randn(65, 64), pf.randn(8, 3, 3, 3), []
+def products():
+    for dtype in (pf.float32, pf.float64, pf.bfloat16, pf.float16):
+        a = x.to(dtype).clone().requires_grad_()
+        for b in (a.detach(), a.detach()[:3]):
+            F.linear(a, b, b[:, 0]).relu().sum().backward()
+        (a.view(5, 13, 64) @ a.view(5, 64, 13)).sum().backward()
+        image = pf.ones(2, 3, 24, 24, dtype=dtype, requires_grad=True)
+        F.conv2d(image, w.to(dtype), stride=2).sum().backward()
+        done.append(bool(pf.isfinite(a.grad).all()) and bool(pf.isfinite(image.grad).all()))
+    want = x.double() @ x.double().T
+    done.append((x @ x.T - want).abs().max().item() < 1e-3)
+    done.append(pf.linalg.svd(x)[1].sum().item() > 0)
+thread = threading.Thread(target=products)
+thread.start()
+thread.join()
+assert done == [True] * 6, done
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
+
+
 @pytest.mark.parametrize("kind", ["chain", "objects", "hooks"])
 def test_hostile_programs(kind, tmp_path):
     child(tmp_path, kind, 0, int(200 * SHARE))
