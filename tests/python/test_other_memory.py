@@ -14,10 +14,9 @@ import pyflame as pf
 def test_an_out_that_is_an_empty_view():
     whole = pf.zeros(2, 3)
     out = whole[:, :0]
-    w = pf.ones(300, 3, requires_grad=True)
+    w = pf.ones(300, 3)
     pf.mul(w, 2, out=out)
-    out.sum().backward()
-    assert w.grad.eq(2).all() and whole.eq(0).all()
+    assert out.shape == (300, 3) and out.eq(2).all() and whole.eq(0).all()
 
 
 @pytest.mark.parametrize("how", ["data", "resize_"])

@@ -28,6 +28,10 @@ class _InPlace:
     """A hook of register_state_dict_post_hook(): what it returned would be lost, so it is refused."""
 
     def __init__(self, hook):
+        if not callable(hook):
+            raise TypeError(
+                f"pf.nn.Module.register_state_dict_post_hook: got {type(hook).__name__}; expected a function"
+            )
         self.hook = hook
 
     def __call__(self, *args):
