@@ -238,11 +238,6 @@ EXEMPT += [
         r"expected finite numbers, the lower first", "slopes are numbers", "rrelu", usual=False
     ),
     refuses(
-        r"at least one element|nothing has no",
-        "nothing has no median and no extreme; PyTorch returns NaN",
-        *("median", "nanmedian", "cdist", "linalg_matrix_norm"),
-    ),
-    refuses(
         r"expected their sum",
         "a wrong output_size is an error on every device",
         "repeat_interleave",
@@ -301,13 +296,6 @@ EXEMPT += [
         r"in the memory of \[\]",
         "a conjugate is a copy: nothing is left for later",
         program=OF_COMPLEX,
-    ),
-    Exempt(
-        ("sub", "subtract", "add", "mul", "multiply", "div", "divide", "true_divide"),
-        "dtype",
-        r"complex128, not complex64",
-        "a complex number alone has Python's precision",
-        program=r"complex\(",
     ),
     refuses(r"got driver", "there is one algorithm, and nothing to choose", "linalg_svdvals"),
     Exempt(
