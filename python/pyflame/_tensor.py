@@ -68,6 +68,35 @@ class UntypedStorage:
     def untyped(self):
         return UntypedStorage(self._tensor, self._part)
 
+    device = property(lambda self: self._tensor.device)
+    is_cuda = property(lambda self: self._tensor.is_cuda)
+
+    def element_size(self):
+        return 1
+
+    def fill_(self, value):
+        self._bytes().fill_(value)
+        return self
+
+    def copy_(self, source, non_blocking=False):
+        self._bytes().copy_(source._bytes(), non_blocking)
+        return self
+
+    def clone(self):
+        return UntypedStorage(self._bytes().clone())
+
+    def cpu(self):
+        return UntypedStorage(self._bytes().cpu())
+
+    def cuda(self, device="cuda", non_blocking=False):
+        return UntypedStorage(self._bytes().to(device, non_blocking=non_blocking))
+
+    def is_shared(self):
+        return self._tensor.is_shared()
+
+    def is_pinned(self):
+        return self._tensor.is_pinned()
+
     def tolist(self):
         return self._bytes().tolist()
 
@@ -93,13 +122,9 @@ class TypedStorage(UntypedStorage):
 
     size = __len__
     dtype = property(lambda self: self._tensor.dtype)
-    device = property(lambda self: self._tensor.device)
 
     def element_size(self):
         return self._tensor.element_size()
-
-    def is_shared(self):
-        return self._tensor.is_shared()
 
     def tolist(self):
         return self._row().tolist()
@@ -352,7 +377,8 @@ def map2_(self, x, y, callable):
 # Methods of _torch_names.py.
 _LATER = (
     "new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed", "unsafe_chunk",
-    "unsafe_split", "unsafe_split_with_sizes", "narrow_copy",
+    "unsafe_split", "unsafe_split_with_sizes", "narrow_copy", "as_strided_", "_is_view", "_is_all_true",
+    "_is_any_true",
 )  # fmt: skip
 
 

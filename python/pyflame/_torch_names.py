@@ -494,6 +494,34 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     return self
 
 
+def as_strided_(self, size, stride, storage_offset=None):
+    """The tensor becomes such a view of its memory; of a tensor without history."""
+    if self.requires_grad and _C.is_grad_enabled():
+        raise _C.AutogradError(
+            "pf.as_strided_: got a tensor that requires grad; expected one without history; use "
+            "as_strided(), or detach it"
+        )
+    self.data = self.detach().as_strided(
+        size, stride, self.storage_offset() if storage_offset is None else storage_offset
+    )
+    return self
+
+
+def _is_view(self):
+    """Whether writes to it join the history of another tensor (_base)."""
+    return self._base is not None
+
+
+def _is_all_true(self):
+    """all() of a tensor of bool."""
+    return self.all()
+
+
+def _is_any_true(self):
+    """any() of a tensor of bool."""
+    return self.any()
+
+
 _name_errors(
     __name__,
     "conv_tbc",

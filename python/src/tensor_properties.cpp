@@ -36,6 +36,11 @@ PyObject* get_output_nr(PyObject* o, void*) {
   const Tensor& t = tensor_of(o);
   return PyLong_FromUnsignedLong(autograd::grad_fn(t) ? t->meta->output_nr : 0);
 }
+PyObject* get_base(PyObject* o, void*) {
+  const Tensor& t = tensor_of(o);
+  if (!t->meta || !t->meta->base.defined()) Py_RETURN_NONE;
+  return wrap(t->meta->base);
+}
 PyObject* get_device(PyObject* o, void*) {
   return wrap(tensor_of(o)->device());
 }
@@ -251,6 +256,10 @@ PyGetSetDef kTensorProperties[] = {
      nullptr},
     {"retains_grad", get_retains_grad, nullptr, "True after retain_grad() of a result.", nullptr},
     {"data", get_data, set_data, "The same values without history.", nullptr},
+    {"_base", get_base, nullptr,
+     "The tensor whose history writes to this view join; None where none is kept (integers, under "
+     "no_grad()).",
+     nullptr},
     {"output_nr", get_output_nr, nullptr, "Which result of its grad_fn it is.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},

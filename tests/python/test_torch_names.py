@@ -246,3 +246,24 @@ def test_names_of_gpus():
     assert pf.cpu.is_initialized() and pf.cpu.get_capabilities()["architecture"]
     nested = pf.cuda.memory_stats_as_nested_dict("cpu")
     assert isinstance(nested, dict) and nested
+
+
+def test_what_a_view_looks_at():
+    x = pf.ones(4, 3, requires_grad=True) * 2
+    assert x._base is None and not x._is_view()
+    assert x[0]._base is x and x.t()[1]._base is x and x[1:]._is_view()
+    y = pf.arange(6.0)
+    assert y.as_strided_((2, 2), (1, 2), 1) is y and y.tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(pf.AutogradError, match="as_strided_"):
+        x.as_strided_((2,), (1,))
+    assert bool(pf.tensor([True])._is_all_true()) and not bool(pf.tensor([False])._is_any_true())
+
+
+def test_untyped_storages_are_written_and_copied():
+    x = pf.tensor([1, 2, 3], dtype=pf.int16)
+    s = x.untyped_storage()
+    other = s.clone()
+    assert s.element_size() == 1 and s.device == x.device and not s.is_cuda == x.is_cpu
+    assert s.fill_(0) is s and x.tolist() == [0, 0, 0]
+    assert other.tolist() == [1, 0, 2, 0, 3, 0] and s.copy_(other) is s and x.tolist() == [1, 2, 3]
+    assert x.storage().device == x.device and x.storage().element_size() == 2

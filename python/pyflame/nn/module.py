@@ -150,6 +150,8 @@ class Module(_WithState):
     """
 
     training = True
+    dump_patches = False
+    call_super_init = False  # PyTorch's switch; calling super().__init__() is always right
     _recomputed = False  # by enable_gradient_checkpointing(): see recomputation.py
     # Which hooks take keyword arguments or run after an exception, where any do.
     _forward_hooks_with_kwargs = _forward_hooks_always_called = types.MappingProxyType({})
