@@ -578,3 +578,34 @@ def test_an_old_file_beyond_all_memory(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
     assert "no room for its 1099511627776 bytes" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("what", ["holes", "behind records", "before records", "old", "described"])
+def test_files_of_a_terabyte_of_holes_are_refused_unread(tmp_path, what):
+    """By what they say of themselves: reading them takes minutes."""
+    size, path = 1 << 40, tmp_path / "holes.pt"
+    error = FileError
+    with open(path, "wb") as f:
+        try:
+            f.truncate(size)
+        except OSError:
+            pytest.skip("the file system has no such files")
+        if what == "behind records":
+            f.write(saved({"a": pf.ones(3)}))
+        elif what == "before records":
+            f.seek(size)
+            f.write(saved({"a": pf.ones(3)}))
+        elif what == "old":
+            torch = pytest.importorskip("torch")
+            torch.save({"a": torch.ones(3)}, f, _use_new_zipfile_serialization=False)
+            error = pf.OutOfMemoryError
+        elif what == "described":
+            head = b'{"a":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+            head += b" " * (-(8 + len(head)) % 64)
+            f.write(struct.pack("<Q", len(head)) + head)
+            f.truncate(f.tell() + size)
+            error = pf.OutOfMemoryError
+    with pytest.raises(error):
+        pf.load(path)
+    if what == "described":
+        assert pf.load(path, mmap=True)["a"][5:7].tolist() == [0, 0]
