@@ -47,6 +47,9 @@ class UntypedStorage:
         t = self._tensor.detach()
         return t.as_strided((self.nbytes() // t.element_size(),), (1,), 0).view(_C.uint8)
 
+    def _row(self):
+        return self._bytes()
+
     def data_ptr(self):
         if self._part is not None:
             return self._part.data_ptr()
@@ -75,21 +78,27 @@ class UntypedStorage:
         return 1
 
     def fill_(self, value):
-        self._bytes().fill_(value)
+        self._row().fill_(value)
         return self
 
     def copy_(self, source, non_blocking=False):
-        self._bytes().copy_(source._bytes(), non_blocking)
+        """The elements of another storage of the same class and length."""
+        if not isinstance(source, type(self)):
+            raise TypeError(
+                f"pf.{type(self).__name__}.copy_: got {type(source).__name__}; expected a storage of this "
+                "class; call untyped_storage() of its tensor, or storage()"
+            )
+        self._row().copy_(source._row(), non_blocking)
         return self
 
     def clone(self):
-        return UntypedStorage(self._bytes().clone())
+        return type(self)(self._row().clone())
 
     def cpu(self):
-        return UntypedStorage(self._bytes().cpu())
+        return type(self)(self._row().cpu())
 
     def cuda(self, device="cuda", non_blocking=False):
-        return UntypedStorage(self._bytes().to(device, non_blocking=non_blocking))
+        return type(self)(self._row().to(device, non_blocking=non_blocking))
 
     def is_shared(self):
         return self._tensor.is_shared()

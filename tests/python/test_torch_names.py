@@ -263,7 +263,13 @@ def test_untyped_storages_are_written_and_copied():
     x = pf.tensor([1, 2, 3], dtype=pf.int16)
     s = x.untyped_storage()
     other = s.clone()
-    assert s.element_size() == 1 and s.device == x.device and not s.is_cuda == x.is_cpu
+    assert s.element_size() == 1 and s.device == x.device and s.is_cuda == x.is_cuda
     assert s.fill_(0) is s and x.tolist() == [0, 0, 0]
     assert other.tolist() == [1, 0, 2, 0, 3, 0] and s.copy_(other) is s and x.tolist() == [1, 2, 3]
-    assert x.storage().device == x.device and x.storage().element_size() == 2
+    typed = x.storage()
+    assert typed.device == x.device and typed.element_size() == 2
+    kept = typed.clone()
+    assert kept.tolist() == [1, 2, 3] and typed.fill_(7) is typed and x.tolist() == [7, 7, 7]
+    assert typed.copy_(kept) is typed and x.tolist() == typed.cpu().tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match="expected a storage of this class"):
+        typed.copy_(s)
