@@ -168,7 +168,7 @@ _VALUES = {
     "torch.utils.cpp_extension": dict.fromkeys(("CUDA_HOME", "CUDNN_HOME", "ROCM_HOME"))
     | {"IS_HIP_EXTENSION": False}
 }
-_DEVICES = {"torch.mps": "MPS", "torch.xpu": "XPU"}
+_DEVICES = {"torch.mps": "MPS", "torch.mtia": "MTIA", "torch.xpu": "XPU"}
 
 
 def module(path):

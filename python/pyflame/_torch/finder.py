@@ -156,6 +156,8 @@ class _Finder:
 
     def find_spec(self, name, path=None, target=None):
         root = name.partition(".")[0]
+        if name in extensions.FUNCTIONS:
+            return extensions.with_ours(name, path)
         if root != _ROOT and root not in _PACKAGES:
             return None
         sources = self.sources(name)

@@ -3,7 +3,8 @@
 Their libraries expect PyTorch's memory and its classes of C++, so that none of them may ever come into
 the process. In place of an extension module stands one whose names raise when they are called, and an
 operator of a library raises, too, but where PyFlame has it: `vision`, `image` and `audio`, whose tables
-say which.
+say which. Of a module in Python ours take the place of functions that would call such operators:
+`xformers`.
 """
 
 import importlib
@@ -18,6 +19,8 @@ from ..absent import absent
 
 # Modules of ours with a table OPERATORS, by the namespace of torch.ops that it is for.
 _OURS = {"torchvision": "vision", "image": "image", "torchaudio": "audio", "_torchaudio": "audio"}
+# Modules of ours with a table FUNCTIONS, by the module of a package whose functions these are.
+FUNCTIONS = {"xformers.ops.fmha": "xformers"}
 _PYTORCHS = ("aten", "prim", "prims", "profiler", "quantized")
 _MARKS = (b"libtorch", b"libc10", b"_ZN2at", b"_ZN3c10", b"N5torch", b"THPVariable")
 _WHY = "it is compiled in {path} against PyTorch, whose C++ is not here; {what}"
@@ -65,6 +68,22 @@ def reason(namespace, name):
         return None
     path = next((p for p in libraries if holds(p, name)), None)
     return path and _WHY.format(path=path, what=_INSTEAD)
+
+
+def with_ours(name, path):
+    """How a package's own module is found that then gets functions of ours; None where it is not."""
+    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    if spec is None or spec.loader is None:
+        return spec
+    run = spec.loader.exec_module
+
+    def exec_module(module):
+        run(module)
+        ours = importlib.import_module(f"{__name__}.{FUNCTIONS[name]}").FUNCTIONS
+        vars(module).update((n, f) for n, f in ours.items() if n in vars(module))
+
+    spec.loader.exec_module = exec_module
+    return spec
 
 
 def _names(path):
