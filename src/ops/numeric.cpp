@@ -332,7 +332,7 @@ struct Histogram {
   Tensor counts;
   TensorList edges;
 };
-// `even`: the edges are of even_edges.
+// `even`: a product tells which of the edges is nearest.
 Histogram count_in(const Tensor& given, TensorList edges, bool even, const Tensor& weight,
                    bool density, const char* op) {
   // One row for each point.
@@ -390,10 +390,18 @@ Tensor checked_points(const Tensor& t, const char* op) {
            t->dtype, "; expected float32 or float64; convert with .to(dtype)");
   return t.detach();
 }
+// `even` is made false on GPUs where edges may be rounded by a quarter of a bin; the host's kernel
+// looks at them.
 Tensor even_edges(const Tensor& x, int64_t bins, const std::vector<double>& range, size_t at,
-                  const char* op) {
+                  bool& even, const char* op) {
   PF_CHECK(bins > 0, ValueError, op, "got ", bins, " bins; expected at least 1; correct it");
   const auto [low, high] = ends_of(x, range, at, op);
+  const DeviceType on = x->storage->device.type;
+  const bool wide = x->dtype == DType::Float64;
+  const double most = std::max({std::abs(low), std::abs(high), wide ? 0x1p-1022 : 0x1p-126});
+  const double rounded = most * 4 * (wide ? 0x1p-52 : 0x1p-23);
+  even = even && (on == DeviceType::CPU || on == DeviceType::Paranoid ||
+                  4 * rounded * static_cast<double>(bins) < high - low);
   return linspace(Scalar(low), Scalar(high), bins + 1, x->dtype, x->device());
 }
 Tensor checked_edges(const Tensor& e, const Tensor& x, const char* op) {
@@ -415,7 +423,9 @@ TensorList histogram(const Tensor& given, int64_t bins,
   const std::vector<double> range = range_or.value_or(std::vector<double>{});
   check_range_size(range, 1, op);
   const Tensor x = ops::beside(reshape(checked_points(given, op), {-1, 1}), {weight}, op);
-  const Histogram h = count_in(x, {even_edges(x, bins, range, 0, op)}, true, weight, density, op);
+  bool even = true;
+  const Tensor edges = even_edges(x, bins, range, 0, even, op);
+  const Histogram h = count_in(x, {edges}, even, weight, density, op);
   return {h.counts, h.edges[0]};
 }
 TensorList histogram_edges(const Tensor& given, const Tensor& bins, const Tensor& weight,
@@ -444,10 +454,11 @@ TensorList histogramdd(const Tensor& given, const IntList& bins,
   PF_CHECK(bins.size() == 1 || bins.size() == dims, ValueError, op, "got ", bins.size(),
            " numbers of bins for ", dims, " dimensions; expected one, or one for each; pass bins");
   TensorList edges;
+  bool even = true;
   for (size_t d = 0; d < dims; ++d)
     edges.push_back(even_edges(select(x, -1, static_cast<int64_t>(d)),
-                               bins[bins.size() == 1 ? 0 : d], range, d, op));
-  Histogram h = count_in(x, edges, true, weight, density, op);
+                               bins[bins.size() == 1 ? 0 : d], range, d, even, op));
+  Histogram h = count_in(x, edges, even, weight, density, op);
   h.edges.insert(h.edges.begin(), h.counts);
   return h.edges;
 }
