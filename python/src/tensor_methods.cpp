@@ -134,8 +134,10 @@ template <class T>
 PyObject* nested(const std::vector<T>& values, const Dims& shape, int d, size_t* at) {
   if (d == shape.size()) return check(wrap(values[(*at)++]));
   Obj list(check(PyList_New(shape[d])));
-  for (int64_t i = 0; i < shape[d]; ++i)
+  for (int64_t i = 0; i < shape[d]; ++i) {
+    if ((*at & 0xffff) == 0xffff && PyErr_CheckSignals() != 0) check(nullptr);
     PyList_SET_ITEM(list.get(), i, nested(values, shape, d + 1, at));
+  }
   return list.release();
 }
 PyObject* tolist(PyObject* o, PyObject*) {

@@ -13,6 +13,7 @@ constexpr int64_t kEvery = 20'000'000;             // nanoseconds
 constexpr int64_t kSurelyLong = int64_t{1} << 24;  // elements, which take milliseconds
 
 thread_local bool t_noted = false;
+thread_local bool t_own_copies = false;
 thread_local const std::atomic<bool>* t_given_up = nullptr;  // by whom this thread helps
 
 // One at a time: of the thread that hears signals.
@@ -80,6 +81,14 @@ MayStop::~MayStop() {
   if (!may_) return;
   detail::t_next_question = detail::kNever;
   uninstall();
+}
+
+OwnCopies::OwnCopies() : before_(std::exchange(t_own_copies, true)) {}
+OwnCopies::~OwnCopies() {
+  t_own_copies = before_;
+}
+bool OwnCopies::here() {
+  return t_own_copies;
 }
 
 HelpMayStop::HelpMayStop(const std::atomic<bool>* given_up) : may_(given_up && !may_stop()) {

@@ -7,6 +7,7 @@
 // a caller's own tensors nothing is given up: a weight would be half updated.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -47,7 +48,20 @@ class MayStop {
  private:
   bool may_;
 };
-// The same for a thread that computes a share for another one: it stops where that one has set
+// While it lives, this thread calls kernels over nothing but what one operation has made itself, so
+// that they may be given up though they write over values: copies of its operands.
+class OwnCopies {
+ public:
+  OwnCopies();
+  ~OwnCopies();
+  OwnCopies(const OwnCopies&) = delete;
+  OwnCopies& operator=(const OwnCopies&) = delete;
+  static bool here();
+
+ private:
+  bool before_;
+};
+// MayStop for a thread that computes a share for another one: it stops where that one has set
 // `given_up`. Null: nothing.
 class HelpMayStop {
  public:
@@ -68,6 +82,17 @@ inline void stop_if_asked(int64_t time) {
     detail::ask(time);
 }
 void stop_if_asked();  // now; reads the clock where it may stop at all
+
+// fn(begin, end) over pieces of [0, n), in their order, and between them a chance to stop: what one
+// thread alone may be at for long.
+template <class F>
+void in_pieces(int64_t n, F&& fn) {
+  constexpr int64_t kPiece = 65536;
+  for (int64_t at = 0; at < n; at += kPiece) {
+    if (at > 0) stop_if_asked();
+    fn(at, std::min<int64_t>(n, at + kPiece));
+  }
+}
 
 // What a backend's entry point has turned into a status: noted by it, taken by who reads the
 // status.

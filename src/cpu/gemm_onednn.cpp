@@ -338,16 +338,18 @@ bool build(const Gemm& g, Entry* e) {
   return true;
 }
 
-// The library wants more stack for it than some threads have that others made.
-bool build_with_room(const Gemm& g, Entry* e) {
-  if (!stack_is_small()) return build(g, e);
+// What the library does once for a product, and at its first run for many: it wants more stack than
+// some threads have that others made.
+template <class F>
+bool with_room(F&& once) {
+  if (!stack_is_small()) return once();
   bool done = false;
   try {
     std::thread([&] {
       try {
         const SignalStack signals;
         const LibraryAlone alone;
-        done = build(g, e);
+        done = once();
       } catch (const std::exception&) {  // as a failure: of memory
       }
     }).join();
@@ -402,7 +404,7 @@ Entry* find(const Gemm& g, std::optional<Room>& room) {
     if (me.cache.size() >= kMaxEntries) me.cache.clear();
     bool done = me.stream || l.stream_create(&me.stream, l.engine, kInOrder) == 0;
     auto entry = std::make_unique<Entry>();
-    done = done && build_with_room(g, entry.get());
+    done = done && with_room([&] { return build(g, entry.get()); });
     if (!done) {
       me.next_try = std::chrono::steady_clock::now() + kPause;
       room.reset();
@@ -465,8 +467,10 @@ bool gemm_onednn(const Gemm& g) {
       l.memory_set_handle(e.scratch, scratch.data());
       args[n++] = {kScratchpad, e.scratch};
     }
-    e.ran = l.primitive_execute(e.primitive, t_state.stream, n, args) == 0 &&
-            l.stream_wait(t_state.stream) == 0;
+    const auto execute = [&, stream = t_state.stream] {
+      return l.primitive_execute(e.primitive, stream, n, args) == 0 && l.stream_wait(stream) == 0;
+    };
+    e.ran = e.ran ? execute() : with_room(execute);
     return e.ran;
   });
 }

@@ -2,6 +2,7 @@
 // nonzero, masked_select, and the searches.
 #include "cpu/index.h"
 
+#include "core/interrupt.h"
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
@@ -127,8 +128,10 @@ void each_true(const KernelArgs& a, int tensor, F&& fn) {
   dispatch(a.dtype(tensor), [&]<class T>() {
     auto at = walk(t);
     const T* data = a.data<T>(tensor);
-    for (int64_t i = 0; i < n; ++i, at.next())
-      if (load(data[at.offset[0]]) != Compute<T>(0)) fn(at);
+    in_pieces(n, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i, at.next())
+        if (load(data[at.offset[0]]) != Compute<T>(0)) fn(at);
+    });
   });
 }
 
@@ -140,7 +143,11 @@ void count_true(const KernelArgs& a) {
     const int64_t n = numel(t);
     dispatch(a.dtype(at.x), [&]<class T>() {
       const T* data = a.data<T>(at.x);
-      for (int64_t i = 0; i < n; ++i) found += load(data[i]) != Compute<T>(0);
+      in_pieces(n, [&](int64_t begin, int64_t end) {
+        int64_t here = 0;
+        for (int64_t i = begin; i < end; ++i) here += load(data[i]) != Compute<T>(0);
+        found += here;
+      });
     });
   } else {
     each_true(a, at.x, [&](const Walker<1>&) { ++found; });
@@ -158,12 +165,18 @@ void nonzero(const KernelArgs& a) {
     const auto* data = a.data<uint8_t>(arg.x);
     const int64_t columns = in.shape[n - 1];
     const int64_t* end = out + numel(a.tensor(arg.out));
-    for (int64_t row = 0; out < end; ++row)
-      for (int64_t i = 0; i < columns && out < end; ++i) {
-        out[0] = row;
-        out[n - 1] = i;
-        out += data[row * columns + i] ? n : 0;
+    const auto part_of_row = [=](int64_t* to, int64_t row, int64_t first, int64_t last) {
+      for (int64_t i = first; i < last && to < end; ++i) {
+        to[0] = row;
+        to[n - 1] = i;
+        to += data[row * columns + i] ? n : 0;
       }
+      return to;
+    };
+    in_pieces(columns > 0 ? numel(in) / columns : 0, [&](int64_t first, int64_t last) {
+      for (int64_t row = first; row < last && out < end; ++row)
+        in_pieces(columns, [&](int64_t b, int64_t e) { out = part_of_row(out, row, b, e); });
+    });
     return;
   }
   each_true(a, arg.x, [&](const Walker<1>& at) {
@@ -182,16 +195,22 @@ void masked_select(const KernelArgs& a) {
     if (contiguous(in) && contiguous(mask)) {
       const auto* m = a.data<uint8_t>(arg.mask);
       const T* end = to + numel(a.tensor(arg.out));
-      for (int64_t i = 0; to < end; ++i) {
-        *to = from[i];
-        to += m[i] != 0;
-      }
+      in_pieces(n, [&](int64_t first, int64_t last) {
+        T* here = to;
+        for (int64_t i = first; i < last && here < end; ++i) {
+          *here = from[i];
+          here += m[i] != 0;
+        }
+        to = here;
+      });
       return;
     }
     const bool8* m = a.data<bool8>(arg.mask);
     Walker<2> at(in.ndim, in.shape, strides);
-    for (int64_t i = 0; i < n; ++i, at.next())
-      if (m[at.offset[1]]) *to++ = from[at.offset[0]];
+    in_pieces(n, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i, at.next())
+        if (m[at.offset[1]]) *to++ = from[at.offset[0]];
+    });
   });
 }
 

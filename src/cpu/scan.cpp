@@ -1,6 +1,7 @@
 // Running sums, products, extremes. Each lane is one thread's, from its first element to its last
 // (or back), so the order is fixed. Sums of floats are kept in float64.
 #include "table/kernels/scan.h"
+#include "core/interrupt.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -97,11 +98,15 @@ void scan_as(const KernelArgs& a) {
       for (int l = 0; l < n; ++l) {
         const T* x = in + lane[1][l];
         T* y = out + lane[0][l];
-        A sum = static_cast<A>(Op::kStart);
-        for (int64_t j = 0; j < length; ++j) {
-          sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
-          y[j * os] = store<T>(sum);
-        }
+        A reached = static_cast<A>(Op::kStart);
+        in_pieces(length, [&](int64_t begin, int64_t end) {
+          A sum = reached;
+          for (int64_t j = begin; j < end; ++j) {
+            sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
+            y[j * os] = store<T>(sum);
+          }
+          reached = sum;
+        });
       }
       return;
     }
@@ -110,6 +115,7 @@ void scan_as(const KernelArgs& a) {
     for (int l = 1; l < n; ++l)
       flat = flat && lane[0][l] == lane[0][0] + l && lane[1][l] == lane[1][0] + l;
     for (int64_t j = 0; j < length; ++j) {
+      if ((j & 4095) == 4095) stop_if_asked();
       const T* x = in + j * is;
       T* y = out + j * os;
       if (flat) {
@@ -151,15 +157,18 @@ void running_extreme(const T* in, T* values, int64_t* indices, int64_t n, int64_
                      int64_t xs) {
   int64_t best = 0;
   T top = in[0];
-  for (int64_t j = 0; j < n; ++j) {
-    const T next = in[j * is];
-    const auto x = load(next), y = load(top);
-    if (x != x || (y == y && (kSmallest ? x <= y : x >= y))) [[unlikely]] {
-      best = j;
-      top = next;
+  for (int64_t j = 0; j < n;) {
+    if (j > 0) stop_if_asked();
+    for (const int64_t stop = std::min<int64_t>(n, j + 4096); j < stop; ++j) {
+      const T next = in[j * is];
+      const auto x = load(next), y = load(top);
+      if (x != x || (y == y && (kSmallest ? x <= y : x >= y))) [[unlikely]] {
+        best = j;
+        top = next;
+      }
+      values[j * vs] = top;
+      indices[j * xs] = best;
     }
-    values[j * vs] = top;
-    indices[j * xs] = best;
   }
 }
 

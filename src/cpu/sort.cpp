@@ -87,10 +87,9 @@ class Items {
 // fn(i) for i below n, in their order; a row of a billion may be interrupted.
 template <class F>
 void each_below(int64_t n, F&& fn) {
-  for (int64_t i = 0; i < n;) {
-    stop_if_asked();
-    for (const int64_t stop = std::min<int64_t>(n, i + 65536); i < stop; ++i) fn(i);
-  }
+  in_pieces(n, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) fn(i);
+  });
 }
 
 // Radix sort by 11 bits at a time; stable, so positions need not be looked at.

@@ -639,7 +639,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       trace_kernel(k, device, options);
     const bool keeps = options.keeps >= 0 && device.is_cpu() && !runs_at_once(device);
     const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
-    const MayStop stoppable(fresh && hears_interrupts(), work);
+    const MayStop stoppable((fresh || OwnCopies::here()) && hears_interrupts(), work);
     if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
       run_kernel(k, device, stream, tensors, scalars, options);
     if (g.capture) [[unlikely]] {

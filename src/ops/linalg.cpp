@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.h"
 #include "core/values.h"
 #include "engine/placement.h"
 #include "engine/trace.h"
@@ -102,6 +103,7 @@ std::vector<Tensor> run_where(const engine::Kernel& k, const char* op, std::vect
   const bool able = engine::has_kernel(k, home);
   const bool gpu = home.type == DeviceType::ROCm || home.type == DeviceType::CUDA;
   each = each && gpu && many_small(in[0]);
+  const OwnCopies own;  // fn writes over copies that it makes
   if (able && !each) return fn(in);
   engine::slow_path(op, able ? "many small matrices: copied to the host and back"
                              : "no kernel of this device: copied to the host and back");

@@ -80,8 +80,9 @@ assert sums == [True] * 4, sums
 
 
 @pytest.mark.cpu_only
+@pytest.mark.parametrize("first", [65, 300])
 @pytest.mark.parametrize("size", [64, 96, 128])
-def test_first_products_on_a_small_stack(size):
+def test_first_products_on_a_small_stack(size, first):
     """Whatever the libraries of products set up, and what runs then."""
     code = f"""
 import threading, pyflame as pf
@@ -89,6 +90,8 @@ import pyflame.nn.functional as F
 threading.stack_size({size} << 10)
 x, w, done = pf.randn(65, 64), pf.randn(8, 3, 3, 3), []
 def products():
+    square = pf.ones({first}, {first})
+    done.append((square @ square)[0, 0].item() == {first})
     for dtype in (pf.float32, pf.float64, pf.bfloat16, pf.float16):
         a = x.to(dtype).clone().requires_grad_()
         for b in (a.detach(), a.detach()[:3]):
@@ -103,7 +106,7 @@ def products():
 thread = threading.Thread(target=products)
 thread.start()
 thread.join()
-assert done == [True] * 6, done
+assert done == [True] * 7, done
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
 

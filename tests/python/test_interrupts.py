@@ -15,7 +15,8 @@ pf.set_device("cpu")
 wide = lambda *shape: pf.zeros(1).expand(*shape)
 N = 2**36
 w = pf.ones(3)
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+{before}
+threading.Timer({after}, os.kill, (os.getpid(), signal.SIGINT)).start()
 begin = time.monotonic()
 try:
     {work}
@@ -50,10 +51,25 @@ PRODUCTS = [
 ]
 
 
-def interrupted(work):
+# One lane, or one thread alone.
+SERIAL = [
+    "wide(2**29).logcumsumexp(0)[-1].item()",
+    "pf.nonzero(wide(N)).tolist()",
+    "wide(N).masked_select(pf.zeros(1, dtype=pf.bool).expand(N)).tolist()",
+]
+
+# What is decomposed lies in a copy, behind which the signal comes; each matrix takes a second.
+BATCH = "batch = pf.randn(80, 400, 400, dtype=pf.complex128); batch.abs().sum().item()"
+
+
+def interrupted(work, before="pass", after=0.3):
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     r = subprocess.run(
-        [sys.executable, "-c", program + PROGRAM.replace("{work}", work)],
+        [
+            sys.executable,
+            "-c",
+            program + PROGRAM.format(work=work, before=before, after=after),
+        ],
         capture_output=True,
         text=True,
         timeout=600,
@@ -69,3 +85,12 @@ def test_an_operation_over_2_36_elements_is_interrupted(work):
 @pytest.mark.parametrize("work", PRODUCTS)
 def test_products_and_convolutions_are_interrupted(work):
     interrupted(work)
+
+
+@pytest.mark.parametrize("work", SERIAL)
+def test_what_one_thread_does_alone_is_interrupted(work):
+    interrupted(work)
+
+
+def test_linear_algebra_is_interrupted():
+    interrupted("pf.linalg.eig(batch)[0].abs().sum().item()", BATCH, 1)
