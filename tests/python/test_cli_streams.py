@@ -129,6 +129,10 @@ def test_ascii_terminals_and_names_that_are_no_text(text, tmp_path, env):
     p = start("train", "gpt", "--resume", "--out", run + "-absent", env=env)
     _, err = p.communicate(timeout=HANG)
     assert p.returncode == 1 and err.startswith(b"pyflame: error: pf.train: there is no run")
+    p = start("generate", "--run", run + "-absent", env=env)
+    _, err = p.communicate(timeout=HANG)
+    assert p.returncode == 1 and err.startswith(b"pyflame: error: pf.generate: there is no run")
+    assert err.endswith(b"or name another with --run or --model\n")
 
 
 def test_what_is_lost_is_said_once(monkeypatch, capsys):

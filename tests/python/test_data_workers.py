@@ -464,6 +464,46 @@ def test_start_methods():
         D.DataLoader(Rows(), num_workers=1, multiprocessing_context=3)
 
 
+@pytest.mark.cpu_only
+def test_interrupts_at_any_time_leave_no_child():
+    """Another thread takes the signal, so no mask keeps it from the main thread; some come while
+    workers are started or ended. Not even a dead child that nobody has waited for is left."""
+    program = textwrap.dedent("""
+        import gc, os, random, signal, sys, threading, time, numpy as np
+        from pyflame.utils import data as D
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        wrong = []
+        sys.unraisablehook = lambda what: wrong.append(what.exc_value)
+        rows, draw = np.zeros((60, 3), np.float32), random.Random(0)
+
+        def one_pass():
+            for _ in D.DataLoader(rows, batch_size=5, num_workers=2):
+                pass
+
+        for _ in range(40):
+            shot = threading.Timer(draw.uniform(0, 0.05), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                try:
+                    shot.start()
+                    one_pass()
+                finally:
+                    shot.join()
+                time.sleep(0.001)
+            except KeyboardInterrupt:
+                pass
+        gc.collect()
+        try:
+            os.waitpid(-1, 0)
+            print("a child is left")
+        except ChildProcessError:
+            print("no child", [e for e in wrong if not isinstance(e, KeyboardInterrupt)])
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG
+    )
+    assert done.stdout == "no child []\n", done.stdout + done.stderr
+
+
 def test_a_worker_that_nobody_waits_for_ends():
     """An interrupt between the fork and its note leaves a process that no list has."""
     program = textwrap.dedent("""

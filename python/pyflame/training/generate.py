@@ -62,7 +62,8 @@ def run(args):
         if wanted is None and os.path.exists(os.path.join(args.model, "tokenizer.json")):
             wanted = args.model
         return _of_tokens(args, _from_folder(args.model, dtype), wanted)
-    model, config = load_model(newest_directory(args.run))
+    advice = "train one with `pyflame train gpt`, or name another with --run or --model"
+    model, config = load_model(newest_directory(args.run, "pf.generate", advice))
     if not isinstance(model, GPT):
         return _of_tokens(args, model.to(dtype), args.tokenizer or config["tokenizer"])
     return _of_bytes(args, model)

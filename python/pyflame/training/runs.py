@@ -97,8 +97,11 @@ def new_run(wanted):
             return
 
 
-def newest_directory(wanted):
-    """Of `wanted`, wanted-2, ... the run with the latest sign of life."""
+def newest_directory(
+    wanted, op="pf.train", advice="start one without --resume, or name it with --out"
+):
+    """Of `wanted`, wanted-2, ... the run with the latest sign of life. `op` and `advice` are for the error
+    where there is none."""
     candidates = []
     if os.path.exists(os.path.join(wanted, CONFIG)):
         candidates.append(wanted)
@@ -107,10 +110,7 @@ def newest_directory(wanted):
         candidates.append(f"{wanted}-{number}")
         number += 1
     if not candidates:
-        raise _C.FileError(
-            f"pf.train: there is no run in '{wanted}'; expected its {CONFIG}; start one without "
-            "--resume, or name it with --out"
-        )
+        raise _C.FileError(f"{op}: there is no run in '{wanted}'; expected its {CONFIG}; {advice}")
 
     def age(path):
         return max(os.path.getmtime(p) for p in (path, os.path.join(path, CONFIG)))

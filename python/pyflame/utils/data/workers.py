@@ -155,6 +155,28 @@ def _work(pipe, answers, number, count, fetch, init, parent, others):
             sender.send((epoch, _Failure(error, number)))
 
 
+class _NoInterrupt:
+    """Ctrl-C is heard when the block has ended. A mask does not do: other threads take the signal, and
+    Python calls the handler in the main thread all the same."""
+
+    def __enter__(self):
+        self.handler, self.heard = None, False
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self.handler = handler
+                signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *_):
+        self.heard = True
+
+    def __exit__(self, *_):
+        if self.handler is not None:
+            signal.signal(signal.SIGINT, self.handler)
+            if self.heard:
+                self.handler(signal.SIGINT, sys._getframe())
+
+
 class Pool:
     """The workers of one loader; lives for an epoch, or as long as the loader if persistent."""
 
@@ -185,35 +207,37 @@ class Pool:
                     name=f"pyflame-data-{number}",
                     daemon=True,
                 )
-                # Until the worker has set its own: the handlers of this process are not for it.
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_WORKERS)
-                try:
-                    process.start()
-                finally:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                there.close()
-                answers.close()
-                self.pipes.append(here)
-                self.answers.append(answer)
-                self.receivers.append(Receiver(here))
-                self.processes.append(process)
+                with _NoInterrupt():  # a child without its note would be nobody's to wait for
+                    # Until the worker has set its own: the handlers of this process are not for it.
+                    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_WORKERS)
+                    try:
+                        process.start()
+                    finally:
+                        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                    self.processes.append(process)
+                    there.close()
+                    answers.close()
+                    self.pipes.append(here)
+                    self.answers.append(answer)
+                    self.receivers.append(Receiver(here))
         except BaseException:
             self.close()
             raise
 
     def close(self):
         """Ends the workers, at once."""
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            process.close()
-        for pipe in (*self.pipes, *self.answers):
-            pipe.close()
-        self.pipes, self.answers, self.processes, self.receivers = [], [], [], []
+        with _NoInterrupt():
+            for process in self.processes:
+                process.terminate()
+            for process in self.processes:
+                process.join(5)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+                process.close()
+            for pipe in (*self.pipes, *self.answers):
+                pipe.close()
+            self.pipes, self.answers, self.processes, self.receivers = [], [], [], []
 
     def __del__(self):
         self.close()
