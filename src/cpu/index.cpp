@@ -165,7 +165,8 @@ void nonzero(const KernelArgs& a) {
     const auto* data = a.data<uint8_t>(arg.x);
     const int64_t columns = in.shape[n - 1];
     const int64_t* end = out + numel(a.tensor(arg.out));
-    const auto part_of_row = [=](int64_t* to, int64_t row, int64_t first, int64_t last) {
+    const auto part_of_row = [=](int64_t * to, int64_t row, int64_t first, int64_t last)
+        __attribute__((always_inline)) {
       for (int64_t i = first; i < last && to < end; ++i) {
         to[0] = row;
         to[n - 1] = i;
@@ -173,9 +174,15 @@ void nonzero(const KernelArgs& a) {
       }
       return to;
     };
+    constexpr int64_t kShort = 4096;
     in_pieces(columns > 0 ? numel(in) / columns : 0, [&](int64_t first, int64_t last) {
-      for (int64_t row = first; row < last && out < end; ++row)
-        in_pieces(columns, [&](int64_t b, int64_t e) { out = part_of_row(out, row, b, e); });
+      int64_t* to = out;
+      for (int64_t row = first; row < last && to < end; ++row)
+        if (columns <= kShort)
+          to = part_of_row(to, row, 0, columns);
+        else
+          in_pieces(columns, [&](int64_t b, int64_t e) { to = part_of_row(to, row, b, e); });
+      out = to;
     });
     return;
   }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto kAt = kernels::tensors<kernels::Cumsum>;  // and of all but cumextreme
 constexpr int kBlock = 32;                               // lanes scanned side by side
+constexpr int64_t kShort = 4096;                         // a lane that is no time at all
 
 struct Sum {
   template <class A>
@@ -92,21 +93,33 @@ void scan_as(const KernelArgs& a) {
     os = -os;
     is = -is;
   }
+  const auto long_lanes = [=](const int64_t(*lane)[kBlock], int n) __attribute__((noinline)) {
+    for (int l = 0; l < n; ++l) {
+      const T* x = in + lane[1][l];
+      T* y = out + lane[0][l];
+      A reached = static_cast<A>(Op::kStart);
+      in_pieces(length, [&](int64_t begin, int64_t end) {
+        A sum = reached;
+        for (int64_t j = begin; j < end; ++j) {
+          sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
+          y[j * os] = store<T>(sum);
+        }
+        reached = sum;
+      });
+    }
+  };
   each_block<2>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
     A acc[kBlock];
     if (length > 1 && (is == 1 || is == -1)) {  // along memory: lanes one after the other
+      if (length > kShort) return long_lanes(lane, n);
       for (int l = 0; l < n; ++l) {
         const T* x = in + lane[1][l];
         T* y = out + lane[0][l];
-        A reached = static_cast<A>(Op::kStart);
-        in_pieces(length, [&](int64_t begin, int64_t end) {
-          A sum = reached;
-          for (int64_t j = begin; j < end; ++j) {
-            sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
-            y[j * os] = store<T>(sum);
-          }
-          reached = sum;
-        });
+        A sum = static_cast<A>(Op::kStart);
+        for (int64_t j = 0; j < length; ++j) {
+          sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
+          y[j * os] = store<T>(sum);
+        }
       }
       return;
     }
