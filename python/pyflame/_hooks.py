@@ -1,12 +1,18 @@
 """Hooks: functions of the user's, kept in the order in which they run."""
 
-import itertools
+from collections import deque
+from itertools import count, repeat
+from operator import setitem
+
+from ._locks import shared_lock
+
+_changing = shared_lock()  # of who adds hooks, or removes some
 
 
 class RemovableHandle:
     """Removes the hook it was returned for; also works as a context manager."""
 
-    _ids = itertools.count()
+    _ids = count()
 
     def __init__(self, hooks):
         self.id = next(RemovableHandle._ids)
@@ -14,7 +20,8 @@ class RemovableHandle:
         self._hooks = hooks
 
     def remove(self):
-        self._hooks.pop(self.id, None)
+        with _changing:
+            self._hooks.pop(self.id, None)
 
     def __enter__(self):
         return self
@@ -33,10 +40,9 @@ def add_hook(table, entry, prepend=False):
     """Puts `entry` into the dict `table`, last or first; returns its handle."""
     check_hook(entry)
     handle = RemovableHandle(table)
-    table[handle.id] = entry
-    if prepend:
-        first = dict(table)
-        table.clear()
-        table[handle.id] = first.pop(handle.id)
-        table.update(first)
+    with _changing:
+        table[handle.id] = entry
+        if prepend:  # the others go behind it; no line of Python runs meanwhile that could miss one
+            others = [n for n in table if n != handle.id]
+            deque(map(setitem, repeat(table), others, map(table.pop, others)), maxlen=0)
     return handle

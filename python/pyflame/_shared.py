@@ -45,7 +45,7 @@ def _place(t):
     if not _memories or not t.is_cpu or t.layout != "strided" or not t.numel():
         return None
     at = t.data_ptr()
-    for address, (memory, file) in _memories.items():
+    for address, (memory, file) in list(_memories.items()):  # other threads share more
         bytes_ = memory()
         if bytes_ is not None and address <= at < address + len(bytes_):
             return file, at - address

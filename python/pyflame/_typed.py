@@ -58,10 +58,10 @@ def _is_size(x):
 def typed(name, module="pyflame"):
     """The class of that name, for the CPU (module pyflame) or GPUs (pyflame.cuda)."""
     key = module, name
-    if key not in _made:
+    if (known := _made.get(key)) is None:
         dtype = getattr(_C, DTYPES[name])
         where = "on a GPU" if module.endswith("cuda") else "on the CPU"
-        _made[key] = _Typed(
+        known = _Typed(
             name,
             (),
             {
@@ -71,4 +71,4 @@ def typed(name, module="pyflame"):
                 "is_cuda": module.endswith("cuda"),
             },
         )
-    return _made[key]
+    return _made.setdefault(key, known)  # one class, also where two threads make it

@@ -113,7 +113,7 @@ class record_function:
     def __exit__(self, *unused):
         if self._begin is not None:
             end = time.perf_counter_ns()
-            for p in _open:
+            for p in list(_open):  # other threads begin and end theirs
                 p._note(self.name, self._begin, end)
             self._begin = None
 

@@ -16,6 +16,7 @@ import warnings
 from contextlib import contextmanager
 
 from . import _C
+from ._locks import shared_lock
 
 _MEASURE, _EXHAUSTIVE, _FILE, _SAVE, _CLEAR, _STATE = range(6)
 
@@ -44,6 +45,7 @@ class TuningCache:
         self._path = None
         self._asked = False
         self._exhaustive = False
+        self._regions, self._lock = 0, shared_lock()
 
     def _do(self, command, value=0, text=""):
         gpu = _gpu()
@@ -66,10 +68,12 @@ class TuningCache:
             atexit.unregister(self._keep)
             self._keep()
 
-    def _measure(self, on) -> tuple[bool, int]:
-        """Whether it did until now, and how many candidates were timed so far."""
-        did, timed = (self._do(_MEASURE, on) or "0 0").split()
-        return did == "1", int(timed)
+    def _measure(self, more) -> int:
+        """A region that measures begins (1) or ends (-1), in some thread: it is measured until the last
+        has ended. How many candidates were timed so far."""
+        with self._lock:
+            self._regions += more
+            return int((self._do(_MEASURE, self._regions > 0) or "0 0").split()[1])
 
     def _keep(self):
         if self.timed:
@@ -185,11 +189,11 @@ def tune(exhaustive: bool | None = None):
     before = cache.exhaustive_search
     if exhaustive is not None:
         cache.enable_exhaustive_search(exhaustive)
-    measured_before, _ = cache._measure(True)
+    cache._measure(1)
     try:
         yield cache
     finally:
-        cache._measure(measured_before)
+        cache._measure(-1)
         if exhaustive is not None:
             cache.enable_exhaustive_search(before)
         if len(cache):
@@ -201,13 +205,13 @@ def measured(function):
 
     @functools.wraps(function, updated=())
     def called(*args, **kwargs):
-        did, timed = _cache._measure(True)
+        timed = _cache._measure(1)
         try:
             result = function(*args, **kwargs)
             _C.flush()
             return result
         finally:
-            if _cache._measure(did)[1] != timed:
+            if _cache._measure(-1) != timed:
                 _cache.save()
 
     return called

@@ -192,6 +192,14 @@ assert cache.timed == 0
     )
 
 
+def test_regions_of_threads_that_overlap(monkeypatch):
+    """It is measured until the last of them has ended, and no longer."""
+    cache, told = pf.tuning.TuningCache(), []
+    monkeypatch.setattr(cache, "_do", lambda command, on: told.append(on) or f"1 {len(told)}")
+    assert [cache._measure(more) for more in (1, 1, -1, -1)] == [1, 2, 3, 4]
+    assert told == [True, True, True, False]
+
+
 @standin.MARKS[0]
 @standin.MARKS[1]
 @pytest.mark.parametrize("mode", ["max-autotune", "max-autotune-no-cudagraphs"])
@@ -222,10 +230,13 @@ timed = cache.timed
 (x[:30] @ x.t()).sum().item()
 assert cache.timed == timed, "not what is outside"
 with pf.tune():
-    assert cache._measure(True) == (True, timed)
     compiled(x[:50].clone()).sum().item()
-    assert cache._measure(True)[0], "what was asked for goes on behind it"
-assert not cache._measure(False)[0]
+    timed = cache.timed
+    (x[:30] @ x.t()).sum().item()
+    assert cache.timed > timed, "what was asked for goes on behind it"
+timed = cache.timed
+(x[:20] @ x.t()).sum().item()
+assert cache.timed == timed, "and ends with its region"
 """
     out = run(PRODUCT + code, PYFLAME_TUNING_FILE=file)
     # The captured backward pass is measured where it is captured.

@@ -38,9 +38,9 @@ class _StandIn(Absent):
 
 def name(module, text):
     """The stand-in for a name of a module of torch."""
-    if (module, text) not in _made:
+    if (known := _made.get((module, text))) is None:
         why = "it is not in PyFlame, and stands here for packages that import it"
-        _made[module, text] = _StandIn(
+        known = _StandIn(
             text, (), {"__module__": module, "__doc__": f"Not there: {why}.", "why": why}
         )
-    return _made[module, text]
+    return _made.setdefault((module, text), known)

@@ -6,6 +6,7 @@ import os
 import types
 
 from .. import _C
+from .._locks import shared_lock
 
 __all__ = [
     "CaptureError",
@@ -35,6 +36,7 @@ _BACKENDS = {"inductor": None, "cudagraphs": True, "eager": False, "aot_eager": 
 VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 _default_backend = None
 _steps = []  # weak references to what was compiled, for reset()
+_noting = shared_lock()  # of who changes them
 _stance = "default"
 
 
@@ -242,8 +244,9 @@ def _step(function, how, modules=()):
     from .captured import Step
 
     step = Step(function, how, modules)
-    _steps[:] = [ref for ref in _steps if ref() is not None]
-    _steps.append(weakref.ref(step))
+    with _noting:
+        _steps[:] = [ref for ref in _steps if ref() is not None]
+        _steps.append(weakref.ref(step))
     return step
 
 
@@ -388,7 +391,9 @@ def is_exporting():
 
 def reset():
     """Forgets all captures; their memory goes when nobody holds a result of them."""
-    for ref in _steps:
+    with _noting:
+        steps = list(_steps)
+    for ref in steps:
         if (step := ref()) is not None:
             step.forget()
 

@@ -93,8 +93,8 @@ class Step:
     # ---- a call ------------------------------------------------------------------------------
 
     def __call__(self, *args, **kwargs):
-        if self.quick is not None:
-            if not kwargs and (result := self.quick(*args)) is not NotImplemented:
+        if (quick := self.quick) is not None:
+            if not kwargs and (result := quick(*args)) is not NotImplemented:
                 return result
             self._slow_down()
         if _C._capturing() or _live.recording is not None or _C._runs_again():
@@ -116,7 +116,7 @@ class Step:
             self.always += 1
             before = given.versions()
             result = self.function(*args, **kwargs)
-            variant.calls = 1
+            variant.calls = max(variant.calls, 1)  # others may have captured it meanwhile
             if before != given.versions():
                 variant.reason = WRITES
             elif given.refilled():
@@ -198,9 +198,10 @@ class Step:
             if variant.still_true():
                 return variant
         if len(alike) < ALIKE:
-            alike.append(Variant(given.objects))
-            alike[-1].calls = 1
-            return alike[-1]
+            variant = Variant(given.objects)
+            variant.calls = 1
+            alike.append(variant)
+            return variant
         variant = alike[0]
         if variant.lock.acquire(blocking=False):
             try:

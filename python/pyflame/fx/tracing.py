@@ -301,8 +301,12 @@ class Tracer(TracerBase):
 
         call, get = Module.__call__, Module.__getattr__
         cache, looked = {}, set()
+        ours = threading.get_ident()  # modules of other threads do as always meanwhile
 
         def traced_call(module, *args, **kwargs):
+            if threading.get_ident() != ours:
+                return call(module, *args, **kwargs)
+
             def forward(*args, **kwargs):
                 return call(module, *args, **kwargs)
 
@@ -310,7 +314,10 @@ class Tracer(TracerBase):
             return self.call_module(module, forward, args, kwargs)
 
         def traced_get(module, name):
-            return self.getattr(name, get(module, name), cache)
+            value = get(module, name)
+            if threading.get_ident() != ours:
+                return value
+            return self.getattr(name, value, cache)
 
         modules = list(self._autowrap_modules)
         if installed():  # the same functions by other names

@@ -6,6 +6,7 @@ import weakref
 from .. import _C
 from .._C import Tensor
 from .._hooks import RemovableHandle, add_hook, check_hook  # noqa: F401 (the first is looked for here)
+from .._locks import shared_lock
 from .._named_errors import named as _named
 from .._named_errors import of_call as _of_call
 from ..autograd import no_grad
@@ -30,6 +31,7 @@ _everywhere = {
     "parameter": {},
 }
 _any_call_hooks = False
+_looking = shared_lock()  # of who finds out what that is
 
 
 def _add_module_hook(*args, **kwargs):
@@ -45,9 +47,10 @@ class _CallHookHandle(RemovableHandle):
 
 def _look_at_call_hooks():
     global _any_call_hooks
-    changes[0] += 1
     kinds = ("forward", "forward_pre", "backward", "backward_pre")
-    _any_call_hooks = any(_everywhere[k] for k in kinds)
+    with _looking:
+        changes[0] += 1
+        _any_call_hooks = any(_everywhere[k] for k in kinds)
 
 
 def is_hooked(module):
@@ -623,11 +626,12 @@ class Module(_WithState):
 
     def _call_with_hooks(self, args, kwargs):
         kept = self._forward_pre_hooks_with_kwargs
+        # Lists, here and below: another thread may add hooks, or remove some.
         before = [*_everywhere["forward_pre"].values()]
-        before += [(hook, k in kept) for k, hook in self._forward_pre_hooks.items()]
+        before += [(hook, k in kept) for k, hook in [*self._forward_pre_hooks.items()]]
         kept, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
         after = [*_everywhere["forward"].values()]
-        after += [(hook, k in kept, k in always) for k, hook in self._forward_hooks.items()]
+        after += [(hook, k in kept, k in always) for k, hook in [*self._forward_hooks.items()]]
         for hook, with_kwargs in before:
             if with_kwargs:
                 changed = hook(self, args, kwargs)
@@ -745,7 +749,7 @@ class _BackwardWatch:
 
             @staticmethod
             def backward(ctx, *grads):
-                for hook in [h for table in watch._pre_hooks for h in table.values()]:
+                for hook in [h for table in watch._pre_hooks for h in [*table.values()]]:
                     changed = hook(watch._module(), grads)
                     if changed is not None:
                         grads = changed if isinstance(changed, tuple) else (changed,)
@@ -777,7 +781,7 @@ class _BackwardWatch:
         for i, g in zip(getattr(self, "_where", ()), grads):
             full[i] = g
         grad_input = tuple(full)
-        for hook in [h for table in self._hooks for h in table.values()]:
+        for hook in [h for table in self._hooks for h in [*table.values()]]:
             changed = hook(module, grad_input, self._grad_output)
             if changed is not None:
                 grad_input = changed if isinstance(changed, tuple) else (changed,)

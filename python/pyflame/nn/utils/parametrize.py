@@ -6,6 +6,7 @@ property: the result of the parametrization's modules for the original tensors, 
 """
 
 import copy
+import threading
 from contextlib import contextmanager
 
 from ..._C import Tensor
@@ -20,21 +21,27 @@ __all__ = [
     "type_before_parametrizations",
 ]  # fmt: skip
 
-_depth = 0  # of cached() regions
-_cache = {}
+
+class _Cached(threading.local):
+    depth = 0  # of cached() regions
+
+    def __init__(self):
+        self.tensors = {}
+
+
+_cached = _Cached()
 
 
 @contextmanager
 def cached():
-    """Within it a parametrized tensor is computed once."""
-    global _depth
-    _depth += 1
+    """Within it a parametrized tensor is computed once, by this thread: others see nothing of it."""
+    _cached.depth += 1
     try:
         yield
     finally:
-        _depth -= 1
-        if not _depth:
-            _cache.clear()
+        _cached.depth -= 1
+        if not _cached.depth:
+            _cached.tensors.clear()
 
 
 def _same_kind(where, old, new):
@@ -155,12 +162,12 @@ class ParametrizationList(ModuleList):
 def _property(name):
     def get(self):
         made = self.parametrizations[name]
-        if not _depth:
+        if not _cached.depth:
             return made()
         key = (id(self), name)
-        if key not in _cache:
-            _cache[key] = made()
-        return _cache[key]
+        if key not in _cached.tensors:
+            _cached.tensors[key] = made()
+        return _cached.tensors[key]
 
     def put(self, value):
         self.parametrizations[name].right_inverse(value)

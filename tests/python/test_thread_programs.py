@@ -1,0 +1,377 @@
+"""Threads that each do what a program does, drawn at random, beside each other: everybody's results are those
+of the same work done alone. A switch of threads after every few steps of Python's makes rare orders common.
+
+`PYFLAME_THREAD_PROGRAMS=2000` draws so many, from PYFLAME_THREAD_PROGRAMS_FIRST on.
+"""
+
+import copy
+import gc
+import io
+import os
+import random
+import sys
+import threading
+
+import pytest
+from captured_steps import CAPTURED, model, same
+from hangs import HANG
+from test_compile_threads import in_a_child, together
+
+import pyflame as pf
+import pyflame.nn.functional as F
+from pyflame import _hooks, _typed, fx, nn
+from pyflame.nn.utils import parametrizations, parametrize
+from pyflame.utils.checkpoint import checkpoint
+
+COUNT = int(os.environ.get("PYFLAME_THREAD_PROGRAMS", "24"))
+FIRST = int(os.environ.get("PYFLAME_THREAD_PROGRAMS_FIRST", "0"))
+THREADS, STEPS = 4, 7
+OPTIMIZERS = [
+    lambda p: pf.optim.AdamW(p, lr=0.01),
+    lambda p: pf.optim.SGD(p, lr=0.1, momentum=0.9),
+    lambda p: pf.optim.RMSprop(p, lr=0.01),
+    lambda p: pf.optim.Adam(p, lr=0.01, foreach=False),
+]
+
+
+@pytest.fixture(autouse=True)
+def hasty_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Shared:
+    """What all threads of a program use, and change nothing of."""
+
+    def __init__(self):
+        self.model = model(0.0, seed=7)
+        self.compiled = pf.compile(self.model, **CAPTURED)
+        self.step = pf.compile(train_once, **CAPTURED)
+        self.normed = parametrizations.weight_norm(nn.Linear(13, 5))
+        self.x = pf.randn(6, 13)
+
+
+def train_once(m, o, x, y):
+    o.zero_grad()
+    loss = F.cross_entropy(m(x), y)
+    loss.backward()
+    o.step()
+    return loss
+
+
+class Work:
+    """One thread's. The tensors that it needs are made by the main thread."""
+
+    def __init__(self, draw, shared):
+        self.shared = shared
+        self.m = model(0.0, seed=draw.randrange(1000))
+        self.o = draw.choice(OPTIMIZERS)(self.m.parameters())
+        rows = [6] * STEPS if draw.random() < 0.6 else [draw.choice([1, 3, 6]) for _ in range(STEPS)]
+        self.data = [(pf.randn(n, 13), pf.randint(0, 5, (n,))) for n in rows]
+        self.found = []
+
+    def keep(self, *tensors):
+        self.found += [t.detach().clone() for t in tensors]
+
+    def end(self):
+        self.keep(*self.m.parameters())
+
+
+def eager(w):
+    schedule = pf.optim.lr_scheduler.StepLR(w.o, 2)
+    for x, y in w.data:
+        w.keep(train_once(w.m, w.o, x, y))
+        schedule.step()
+
+
+def captured(w):
+    step = pf.compile(lambda x, y: train_once(w.m, w.o, x, y), **CAPTURED)
+    for i, (x, y) in enumerate(w.data):
+        w.keep(step(x, y))
+        if i == 4:
+            pf.compiler.report(step)
+
+
+def captured_by_all(w):
+    for x, y in w.data:
+        w.keep(w.shared.step(w.m, w.o, x, y))
+
+
+def compiled_module(w):
+    w.m.compile(**CAPTURED)
+    eager(w)
+
+
+def dynamic(w):
+    step = pf.compile(lambda x: w.m(x).tanh(), dynamic=True, recompile_limit=2, **CAPTURED)
+    for x, y in w.data:
+        w.o.zero_grad()
+        loss = F.cross_entropy(step(x), y)
+        loss.backward()
+        w.o.step()
+        w.keep(loss)
+
+
+def scaled(w):
+    scaler = pf.amp.GradScaler("cpu", init_scale=256.0, growth_interval=2)
+    for x, y in w.data:
+        w.o.zero_grad()
+        with pf.autocast("cpu", dtype=pf.bfloat16):
+            loss = F.cross_entropy(w.m(x).float(), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(w.o)
+        nn.utils.clip_grad_norm_(w.m.parameters(), 1.0)
+        scaler.step(w.o)
+        scaler.update()
+        w.keep(loss, pf.tensor(scaler.get_scale()))
+
+
+def checkpointed(w):
+    for i, (x, y) in enumerate(w.data):
+        w.o.zero_grad()
+        x = x.clone().requires_grad_()
+        out = checkpoint(w.m[:3], x, use_reentrant=bool(i % 2))
+        loss = F.cross_entropy(w.m[3:](out), y)
+        loss.backward()
+        w.o.step()
+        w.keep(loss, x.grad)
+
+
+def loader(w):
+    n = len(w.data)
+    data = pf.utils.data.TensorDataset(
+        pf.cat([x[:1] for x, _ in w.data]), pf.cat([y[:1] for _, y in w.data])
+    )
+    g = pf.Generator().manual_seed(3)
+    for _ in range(2):
+        for x, y in pf.utils.data.DataLoader(data, batch_size=n // 2, shuffle=True, generator=g):
+            w.keep(train_once(w.m, w.o, x, y))
+
+
+def inference(w):
+    for x, _ in w.data:
+        with pf.no_grad():
+            w.keep(w.shared.model(x), w.shared.compiled(x))
+        with pf.inference_mode():
+            w.keep(w.shared.model(w.shared.x))
+        with pf.no_grad(), pf.autocast("cpu", dtype=pf.bfloat16):
+            w.keep(w.shared.model(w.shared.x).float(), w.shared.compiled(w.shared.x).float())
+
+
+def shared_gradients(w):
+    parameters = list(w.shared.model.parameters())
+    for x, y in w.data:
+        for m in w.shared.model, w.shared.compiled:
+            w.keep(*pf.autograd.grad(F.cross_entropy(m(x), y), parameters))
+
+
+def copies(w):
+    for x, y in w.data[:4]:
+        twin = copy.deepcopy(w.shared.model)
+        twin.load_state_dict(w.m.state_dict())
+        file = io.BytesIO()
+        pf.save({"model": twin.state_dict(), "optimizer": w.o.state_dict()}, file)
+        file.seek(0)
+        read = pf.load(file)
+        twin.load_state_dict(read["model"])
+        w.o.load_state_dict(read["optimizer"])
+        w.keep(train_once(w.m, w.o, x, y), twin(x))
+        pf.compiler.report(w.shared.compiled)
+
+
+def forgets(w):
+    for x, _ in w.data:
+        w.keep(w.shared.compiled(x))
+        w.shared.compiled._step.forget()
+        w.shared.step._step.forget()
+
+
+def resets(w):
+    step = pf.compile(lambda x: w.m(x).square(), **CAPTURED)
+    for x, _ in w.data:
+        w.keep(step(x))
+    pf.compiler.reset()
+    assert not step._step.variants
+    for x, _ in w.data:
+        w.keep(step(x))
+
+
+def parametrized(w):
+    layer = parametrizations.weight_norm(nn.Linear(5, 4)).requires_grad_(True)
+    layer.load_state_dict({k: pf.ones_like(v) for k, v in layer.state_dict().items()})
+    o = pf.optim.SGD(layer.parameters(), lr=0.1)
+    for i, (x, _) in enumerate(w.data):
+        o.zero_grad()
+        if i % 2:
+            with parametrize.cached():
+                out = layer(w.m(x)) + layer(w.m(x))
+        else:
+            out = layer(w.m(x)) * 2
+        out.square().sum().backward()
+        o.step()
+        w.keep(out, *layer.parameters())
+        with pf.no_grad(), parametrize.cached():
+            w.keep(w.shared.normed(x), w.shared.normed(x))
+        w.keep(w.shared.normed(x))
+
+
+def hooked(w):
+    """A hook of every module, which counts calls of this thread's."""
+    count = []
+
+    def hook(module, args, result):
+        if module is w.m:
+            count.append(len(count))
+
+    for x, _ in w.data:
+        handle = nn.modules.module.register_module_forward_hook(hook)
+        w.keep(w.m(x))
+        handle.remove()
+        w.keep(w.m(x))
+    assert len(count) == len(w.data), count
+
+
+def hooked_by_all(w):
+    """Hooks of the model that all share, before and behind each other's; they change nothing."""
+    count, first = [], w.shared.model[0]
+
+    def hook(module, args, result=None):
+        if args[0] is x:
+            count.append(1)
+
+    for i, (x, _) in enumerate(w.data):
+        handles = [
+            first.register_forward_hook(hook, prepend=bool(i % 2)),
+            first.register_forward_pre_hook(hook, prepend=bool(i % 3)),
+            first.register_full_backward_hook(lambda module, grad_in, grad_out: None),
+        ]
+        w.keep(w.shared.model(x), *pf.autograd.grad(w.shared.model(x).sum(), [first.weight]))
+        for h in handles:
+            h.remove()
+        w.keep(w.shared.compiled(x))
+    assert len(count) == 4 * len(w.data), count
+
+
+def traced(w):
+    for x, _ in w.data[:2]:
+        traced = fx.symbolic_trace(w.m)
+        w.keep(traced(x), w.m(x))
+
+
+def functional(w):
+    def loss(params, x, y):
+        return F.cross_entropy(pf.func.functional_call(w.m, params, (x,)), y)
+
+    params = dict(w.m.named_parameters())
+    for x, y in w.data[:4]:
+        w.keep(*pf.func.grad(loss)(params, x, y).values())
+        w.keep(pf.func.vmap(lambda row: w.shared.model(row))(x))
+        w.keep(pf.func.jvp(w.shared.model, (x,), (pf.ones_like(x),))[1])
+
+
+def profiled(w):
+    with pf.profiler.profile() as p:
+        for x, y in w.data:
+            with pf.profiler.record_function("step"):
+                w.keep(train_once(w.m, w.o, x, y))
+    assert [e for e in p.key_averages() if e.key == "step"][0].count >= len(w.data)
+
+
+def sharing(w):
+    for x, _ in w.data:
+        t = (x * 2).cpu().share_memory_()
+        assert t.is_shared() and not x.is_shared()
+        w.keep(t + 1)
+        del t
+        gc.collect(0)
+
+
+def hooks_of_gradients(w):
+    p = list(w.m.parameters())
+    for x, y in w.data:
+        seen = []
+        handle = pf.autograd.graph.register_multi_grad_hook(p, seen.append)
+        with pf.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            w.keep(train_once(w.m, w.o, x, y))
+        handle.remove()
+        assert len(seen) == 1
+        w.keep(*seen[0])
+
+
+def own_generator(w):
+    g = pf.Generator().manual_seed(5)
+    for x, _ in w.data:
+        w.keep(pf.rand(3, generator=g), pf.randperm(9, generator=g))
+        w.keep(w.m(x))
+
+
+WORKS = [
+    eager, captured, captured_by_all, compiled_module, dynamic, scaled, checkpointed, loader, inference,
+    shared_gradients, copies, forgets, resets, parametrized, hooked, traced, functional, profiled, sharing,
+    hooks_of_gradients, own_generator, hooked_by_all,
+]  # fmt: skip
+
+
+def made(seed):
+    """(what each thread does, its Work), as often as it is called the same."""
+    draw = random.Random(seed)
+    pf.manual_seed(seed)
+    shared = Shared()
+    few = draw.sample(WORKS, draw.choice([1, 2, 4]))
+    return [(draw.choice(few), Work(draw, shared)) for _ in range(THREADS)]
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_random_programs(seed):
+    alone, beside = made(seed), made(seed)
+    for work, w in alone:
+        work(w)
+        w.end()
+
+    def run(number):
+        work, w = beside[number]
+        work(w)
+        w.end()
+
+    together(run, THREADS)
+    for (work, a), (_, b) in zip(alone, beside):
+        assert len(a.found) == len(b.found) and same(a.found, b.found), work.__name__
+
+
+def test_one_class_of_a_name(monkeypatch):
+    """Classes that are made when they are asked for are those of all threads."""
+    monkeypatch.setattr(_typed, "_made", {})
+    found = {}
+
+    def ask(number):
+        found[number] = [_typed.typed("HalfTensor", f"module{i}") for i in range(300)]
+
+    together(ask)
+    assert all(a is b for i in range(1, 4) for a, b in zip(found[0], found[i]))
+
+
+@pytest.mark.cpu_only  # a fork leaves other devices behind
+def test_a_fork_while_a_thread_adds_a_hook():
+    """The child adds and removes its own, though nobody there gives the lock back."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        with _hooks._changing:
+            inside.set()
+            go_on.wait(HANG)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(HANG)
+
+    def child():
+        nn.Linear(2, 2).register_forward_hook(print).remove()
+        nn.modules.module.register_module_forward_hook(print).remove()
+        return True
+
+    good = in_a_child(child)
+    go_on.set()
+    thread.join()
+    assert good
