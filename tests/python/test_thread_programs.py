@@ -68,7 +68,9 @@ class Work:
         self.shared = shared
         self.m = model(0.0, seed=draw.randrange(1000))
         self.o = draw.choice(OPTIMIZERS)(self.m.parameters())
-        rows = [6] * STEPS if draw.random() < 0.6 else [draw.choice([1, 3, 6]) for _ in range(STEPS)]
+        rows = (
+            [6] * STEPS if draw.random() < 0.6 else [draw.choice([1, 3, 6]) for _ in range(STEPS)]
+        )
         self.data = [(pf.randn(n, 13), pf.randint(0, 5, (n,))) for n in rows]
         self.found = []
 
