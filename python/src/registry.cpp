@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "arguments.h"
+#include "core/random_aside.h"
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "ops/pointwise_text.h"
@@ -296,14 +297,12 @@ class WithGenerator {
     if (!PyArg_ParseTuple(state.get(), "KK", &seed, &offset)) throw PythonError();
     s.seed = seed;
     s.offset = offset;
-    before_ = random_state();
     engine::break_capture("random", "numbers of another generator");
-    set_random_state(s);
+    before_ = set_random_aside(s);
   }
   ~WithGenerator() {
     if (!g_) return;
-    RandomState s = random_state();
-    set_random_state(before_);
+    const RandomState s = *set_random_aside(before_);
     Obj state(Py_BuildValue("(KK)", static_cast<unsigned long long>(s.seed),
                             static_cast<unsigned long long>(s.offset)));
     PyObject *t, *v, *tb;
@@ -314,7 +313,7 @@ class WithGenerator {
 
  private:
   PyObject* g_;
-  RandomState before_{};
+  std::optional<RandomState> before_;
 };
 
 // A pointwise operation of tensors alone: nothing to bind. Null when the call is no such one.

@@ -18,6 +18,7 @@
 #include "common.h"
 #include "core/backends.h"
 #include "core/lock.h"
+#include "core/random_aside.h"
 #include "engine/engine.h"
 #include "pyflame/random.h"
 
@@ -283,6 +284,16 @@ void init_runtime(nb::module_& m) {
     RandomState s = random_state();
     return nb::make_tuple(s.seed, s.offset);
   });
+  m.def(
+      "_set_random_aside",
+      [](nb::object state) -> nb::object {
+        std::optional<RandomState> s;
+        if (!state.is_none()) s = {nb::cast<uint64_t>(state[0]), nb::cast<uint64_t>(state[1])};
+        s = set_random_aside(s);
+        if (!s) return nb::none();
+        return nb::make_tuple(s->seed, s->offset);
+      },
+      nb::arg("state").none());
   m.def("_set_random_state", [](uint64_t seed, uint64_t offset) {
     about_to_set({seed, offset});
     set_random_state({seed, offset});

@@ -2,8 +2,10 @@
 
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "core/lock.h"
+#include "core/random_aside.h"
 
 namespace pyflame {
 
@@ -26,9 +28,25 @@ Generator& generator() {
   return *g;
 }
 
+constinit thread_local std::optional<RandomState> t_aside;
+
+RandomState taken(RandomState& from, int64_t count, int words) {
+  RandomState first = from;
+  from.offset += (static_cast<uint64_t>(count) * static_cast<uint64_t>(words) + 3) / 4;
+  return first;
+}
+
 }  // namespace
 
+std::optional<RandomState> set_random_aside(std::optional<RandomState> state) {
+  return std::exchange(t_aside, state);
+}
+
 void manual_seed(uint64_t seed) {
+  if (t_aside) {
+    t_aside = {seed, 0};
+    return;
+  }
   Generator& g = generator();
   std::lock_guard lock(g.mutex);
   g.initial = seed;
@@ -42,12 +60,17 @@ uint64_t initial_seed() {
 }
 
 RandomState random_state() {
+  if (t_aside) return *t_aside;
   Generator& g = generator();
   std::lock_guard lock(g.mutex);
   return g.state;
 }
 
 void set_random_state(RandomState state) {
+  if (t_aside) {
+    t_aside = state;
+    return;
+  }
   Generator& g = generator();
   std::lock_guard lock(g.mutex);
   g.initial = state.seed;
@@ -55,11 +78,10 @@ void set_random_state(RandomState state) {
 }
 
 RandomState take_random(int64_t count, int words) {
+  if (t_aside) return taken(*t_aside, count, words);
   Generator& g = generator();
   std::lock_guard lock(g.mutex);
-  RandomState taken = g.state;
-  g.state.offset += (static_cast<uint64_t>(count) * static_cast<uint64_t>(words) + 3) / 4;
-  return taken;
+  return taken(g.state, count, words);
 }
 
 }  // namespace pyflame

@@ -14,6 +14,7 @@ import threading
 
 import pytest
 from captured_steps import CAPTURED, model, same
+from conftest import DEVICE
 from hangs import HANG
 from test_compile_threads import in_a_child, together
 
@@ -377,3 +378,32 @@ def test_a_fork_while_a_thread_adds_a_hook():
     go_on.set()
     thread.join()
     assert good
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_others_draw_while_a_checkpoint_runs_again(use_reentrant):
+    """It draws what it drew, and they go on where they were."""
+    w = pf.ones(64, requires_grad=True)
+    runs, others = [], []
+
+    def draw():
+        pf.set_device(DEVICE)
+        others.append(pf.rand(8))
+
+    def f(x):
+        runs.append(x)
+        if len(runs) == 2:
+            thread = threading.Thread(target=draw)
+            thread.start()
+            thread.join()
+        return F.dropout(x, 0.5).exp()
+
+    pf.manual_seed(3)
+    dropped = F.dropout(w, 0.5).detach()
+    expected = [pf.rand(8), pf.rand(8)]
+    pf.manual_seed(3)
+    out = checkpoint(f, w, use_reentrant=use_reentrant)
+    out.sum().backward()
+    draw()
+    assert len(runs) == 2 and same(expected, others)
+    assert same([dropped.exp(), dropped.exp() * dropped], [out, w.grad])

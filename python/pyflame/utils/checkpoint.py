@@ -135,8 +135,10 @@ class _Surroundings:
 
     @contextlib.contextmanager
     def around(self):
-        before = _C._random_state()
-        if self.random is not None:
+        # Beside other threads, which draw meanwhile; a capture has the state itself to look at.
+        aside = self.random is not None and not _C._capturing()
+        before = _C._set_random_aside(self.random) if aside else _C._random_state()
+        if self.random is not None and not aside:
             _C._set_random_state(*self.random)
         regions = [_C._autocast_enter(*state, self.cache) for state in self.autocast]
         try:
@@ -144,7 +146,9 @@ class _Surroundings:
         finally:
             for region in reversed(regions):
                 _C._autocast_exit(region)
-            if self.random is not None:
+            if aside:
+                _C._set_random_aside(before)
+            elif self.random is not None:
                 _C._set_random_state(*before)
 
     @contextlib.contextmanager
