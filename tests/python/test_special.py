@@ -426,3 +426,11 @@ def test_gradients_where_a_factor_vanishes(name):
                 assert found[0] == [0, 0, 0] and math.isnan(found[1][2])
                 continue
             np.testing.assert_allclose(*found, rtol=1e-12, err_msg=f"{x}, {y}")
+
+
+def test_entropy_of_a_negative_zero():
+    x = pf.tensor([0.0, -0.0], requires_grad=True)
+    y = pf.special.entr(x)
+    y.sum().backward()
+    assert x.grad.tolist() == [math.inf, math.inf]
+    assert [math.copysign(1, v) for v in y.tolist()] == [1, 1]
