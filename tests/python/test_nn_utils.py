@@ -541,3 +541,17 @@ def test_functions_named_as_modules():
     state = nn.DataParallel(nn.Linear(1, 1)).state_dict()
     nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
     assert list(state) == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("order", [0.0, -1.0, -2.0, float("-inf")])
+def test_clip_by_orders_of_zero_and_below(order):
+    # The norm of the tensors' norms; an iterator of parameters is read once.
+    values = np.array([3.0, 0.5, -4.0]), np.array([2.0, 1.0])
+    params = [nn.Parameter(pf.zeros(v.shape, dtype=pf.float64)) for v in values]
+    for p, v in zip(params, values):
+        p.grad = pf.tensor(v)
+    norm = np.linalg.norm([np.linalg.norm(v, order) for v in values], order)
+    assert_allclose(nn.utils.get_total_norm([p.grad for p in params], order).item(), norm)
+    assert_allclose(nn.utils.clip_grad_norm_(iter(params), 0.1, order).item(), norm)
+    for p, v in zip(params, values):
+        assert_allclose(p.grad.numpy(), v * min(1.0, 0.1 / (norm + 1e-6)))

@@ -31,10 +31,18 @@ def _check_finite(name, norm, norm_type):
         )
 
 
+def _total(tensors, norm_type):
+    if norm_type > 0 or norm_type != norm_type or not tensors:
+        return _ops._multi_norm(tensors, norm_type)
+    # Orders of 0 and below: the norm of the tensors' norms, as PyTorch has it.
+    of_each = [_ops.linalg_vector_norm(t.detach(), norm_type).to(tensors[0].device) for t in tensors]
+    return _ops.linalg_vector_norm(_ops.stack(of_each), norm_type)
+
+
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Norm of all elements of the tensors together, as a 0-d tensor."""
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    norm = _ops._multi_norm(tensors, float(norm_type))
+    norm = _total(tensors, float(norm_type))
     if error_if_nonfinite:
         _check_finite("get_total_norm", norm, norm_type)
     return norm
@@ -42,7 +50,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scales the gradients by min(1, max_norm / total_norm), in place."""
-    for g in _grads(parameters):
+    _scale(_grads(parameters), max_norm, total_norm)
+
+
+def _scale(grads, max_norm, total_norm):
+    for g in grads:
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         g.mul_(factor.to(g.device))
 
@@ -57,8 +69,11 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if not grads:
         return _ops.tensor(0.0)
     if error_if_nonfinite:
-        norm = _ops._multi_norm(grads, float(norm_type))
-        _check_finite("clip_grad_norm_", norm, norm_type)
+        _check_finite("clip_grad_norm_", _total(grads, float(norm_type)), norm_type)
+    if norm_type <= 0:
+        norm = _total(grads, float(norm_type))
+        _scale(grads, max_norm, norm)
+        return norm
     return _ops._clip_grad_norm_(grads, float(max_norm), float(norm_type))
 
 
