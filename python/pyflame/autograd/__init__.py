@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name == "functional":
+    if name in ("forward_ad", "functional"):
         return _C._import(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
