@@ -35,7 +35,9 @@ def _total(tensors, norm_type):
     if norm_type > 0 or norm_type != norm_type or not tensors:
         return _ops._multi_norm(tensors, norm_type)
     # Orders of 0 and below: the norm of the tensors' norms, as PyTorch has it.
-    of_each = [_ops.linalg_vector_norm(t.detach(), norm_type).to(tensors[0].device) for t in tensors]
+    of_each = [
+        _ops.linalg_vector_norm(t.detach(), norm_type).to(tensors[0].device) for t in tensors
+    ]
     return _ops.linalg_vector_norm(_ops.stack(of_each), norm_type)
 
 
