@@ -127,7 +127,8 @@ Tensor entr(const Tensor& given) {
   const Tensor x = ops::as_floating(given, "entr");
   // At 0 the slope is infinite, as the root's is; adding 0 makes -0 a 0, whose slope is not -inf.
   const Tensor none = eq(x, Scalar(0.0));
-  const Tensor y = where(none, sqrt(add(x, Scalar(0.0))), neg(xlogy(x, where(none, Scalar(1.0), x))));
+  const Tensor y =
+      where(none, sqrt(add(x, Scalar(0.0))), neg(xlogy(x, where(none, Scalar(1.0), x))));
   return where(lt(x, Scalar(0.0)), Scalar(-kInf), y);
 }
 Tensor spherical_bessel_j0(const Tensor& x) {

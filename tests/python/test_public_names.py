@@ -12,6 +12,7 @@ import sys
 import types
 
 import pytest
+from hangs import HANG
 
 import pyflame as pf
 
@@ -181,3 +182,10 @@ if __name__ == "__main__":
     if now < 1 << 40:  # sanitizers reserve terabytes
         resource.setrlimit(resource.RLIMIT_AS, (now + (4 << 30),) * 2)
     print(json.dumps(bad_words()))
+
+
+@pytest.mark.parametrize("name", ["autograd.forward_ad", "autograd.functional"])
+def test_modules_that_are_imported_when_they_are_named(name):
+    """In a process in which nothing else has imported them."""
+    code = f"import sys, pyflame\nassert pyflame.{name} is sys.modules['pyflame.{name}']"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
