@@ -109,17 +109,18 @@ def what_is_left_works():
 work = [training, product, saving, hook, loading]
 caught = None
 while True:
-    try:  # a signal comes as soon as something is printed
-        if caught is None:
-            print("go", flush=True)
-        elif caught:
-            what_is_left_works()
+    try:
+        while True:  # in here Python hears what came at the end of a turn, too
+            if caught is None:  # a signal comes as soon as something is printed
+                print("go", flush=True)
+            elif caught:
+                what_is_left_works()
+                caught = False
+                count()
             caught = False
-            count()
-        caught = False
-        job = dice.choice(work)
-        for _ in range(20):
-            job()
+            job = dice.choice(work)
+            for _ in range(20):
+                job()
     except (KeyboardInterrupt, Asked):
         caught = True
 """
