@@ -10,6 +10,7 @@ every second file, 1/2 the others. PYFLAME_TEST_RACES=1 takes those that are mar
 
 import os
 import random
+import sys
 
 import pytest
 from hypothesis import settings
@@ -90,3 +91,12 @@ def _settings():
     pf.set_default_dtype(dtype)
     assert pf.is_grad_enabled()
     assert not pf.is_anomaly_enabled()
+
+
+@pytest.fixture
+def hasty_switches():
+    """A switch of threads after every few steps of Python's, which makes rare orders common."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)

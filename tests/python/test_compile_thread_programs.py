@@ -2,7 +2,6 @@
 share. A switch of threads after every few steps of Python's makes rare orders common."""
 
 import random
-import sys
 
 import pytest
 from captured_steps import CAPTURED, model, same
@@ -11,14 +10,7 @@ from test_compile_threads import together
 import pyflame as pf
 
 SHAPES = [(3, 13), (5, 13), (1, 13)]
-
-
-@pytest.fixture(autouse=True)
-def hasty_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("hasty_switches")
 
 
 def functions(draw):

@@ -9,7 +9,6 @@ import gc
 import io
 import os
 import random
-import sys
 import threading
 
 import pytest
@@ -27,20 +26,13 @@ from pyflame.utils.checkpoint import checkpoint
 COUNT = int(os.environ.get("PYFLAME_THREAD_PROGRAMS", "24"))
 FIRST = int(os.environ.get("PYFLAME_THREAD_PROGRAMS_FIRST", "0"))
 THREADS, STEPS = 4, 7
+pytestmark = pytest.mark.usefixtures("hasty_switches")
 OPTIMIZERS = [
     lambda p: pf.optim.AdamW(p, lr=0.01),
     lambda p: pf.optim.SGD(p, lr=0.1, momentum=0.9),
     lambda p: pf.optim.RMSprop(p, lr=0.01),
     lambda p: pf.optim.Adam(p, lr=0.01, foreach=False),
 ]
-
-
-@pytest.fixture(autouse=True)
-def hasty_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 class Shared:

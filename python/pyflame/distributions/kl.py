@@ -200,6 +200,15 @@ def _register_multivariate():
         kept = getattr(d, "_unbroadcasted_scale_tril", None)
         return d.scale_tril if kept is None else kept
 
+    def compared(p, q, n):
+        """Both triangles, and the trace of p's covariance times the inverse of q's."""
+        mine, other = triangle(p), triangle(q)
+        shape = m._batch(mine.shape[:-2], other.shape[:-2])
+        inner = m._linalg.solve_triangular(
+            other.expand(*shape, n, n), mine.expand(*shape, n, n), upper=False
+        )
+        return mine, other, (inner * inner).sum((-2, -1))
+
     @register_kl(m.MultivariateNormal, m.MultivariateNormal)
     @register_kl(m.MultivariateNormal, m.LowRankMultivariateNormal)
     @register_kl(m.LowRankMultivariateNormal, m.MultivariateNormal)
@@ -210,12 +219,7 @@ def _register_multivariate():
                 "pf.distributions.kl_divergence: got events of other shapes; expected one"
             )
         n = p.event_shape[0]
-        mine, other = triangle(p), triangle(q)
-        shape = m._batch(mine.shape[:-2], other.shape[:-2])
-        inner = m._linalg.solve_triangular(
-            other.expand(*shape, n, n), mine.expand(*shape, n, n), upper=False
-        )
-        trace = (inner * inner).sum((-2, -1))
+        mine, other, trace = compared(p, q, n)
         far = m._mahalanobis(other, q.loc - p.loc)
         return m._half_log_det(other) - m._half_log_det(mine) + 0.5 * (trace + far - n)
 
@@ -226,12 +230,7 @@ def _register_multivariate():
                 "pf.distributions.kl_divergence: got matrices of other sizes; expected one size"
             )
         n = p.event_shape[0]
-        mine, other = triangle(p), triangle(q)
-        shape = m._batch(mine.shape[:-2], other.shape[:-2])
-        inner = m._linalg.solve_triangular(
-            other.expand(*shape, n, n), mine.expand(*shape, n, n), upper=False
-        )
-        trace = (inner * inner).sum((-2, -1))
+        mine, other, trace = compared(p, q, n)
         return (
             q.df * (m._half_log_det(other) - m._half_log_det(mine))
             + 0.5 * p.df * (trace - n)
