@@ -16,6 +16,11 @@
 
 namespace pyflame::ops {
 
+// Whether host kernels run there: the test backend's are those of the CPU.
+inline bool on_host(const Device& d) {
+  return d.type == DeviceType::CPU || d.type == DeviceType::Paranoid;
+}
+
 // Where the elements of a view lie.
 struct Geometry {
   Dims shape;

@@ -297,9 +297,7 @@ Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, Scalar
   if (row && beta.to_double() == 1 && alpha.to_double() == 1)
     return product(a, b, input, false, false, op);
   // The host rounds to 16 bits once, as PyTorch; GPUs round the product, too.
-  const bool host = a->storage->device.is_cpu() || a->storage->device.type == DeviceType::Paranoid;
-  if (host && itemsize(a->dtype) == 2 && is_float(a->dtype) && beta.to_double() != 0 &&
-      (beta.to_double() != 1 || alpha.to_double() != 1)) {
+  if (ops::on_host(a->storage->device) && rounds_sum_once(a->dtype, beta, alpha)) {
     const Tensor r = product(ops::widened(a), ops::widened(b), {}, false, false, op);
     return to(scaled_sum(ops::widened(input), r, beta, alpha, op), a->dtype);
   }

@@ -27,6 +27,8 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta
               Scalar alpha = 1);
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
             Scalar alpha = 1);
+// Whether a sum so scaled is made in float32 and rounded once, to 16 bits.
+bool rounds_sum_once(DType, Scalar beta, Scalar alpha);
 // beta * input + alpha * product, of the product's shape.
 Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
                   const char* op);

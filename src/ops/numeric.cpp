@@ -396,12 +396,11 @@ Tensor even_edges(const Tensor& x, int64_t bins, const std::vector<double>& rang
                   bool& even, const char* op) {
   PF_CHECK(bins > 0, ValueError, op, "got ", bins, " bins; expected at least 1; correct it");
   const auto [low, high] = ends_of(x, range, at, op);
-  const DeviceType on = x->storage->device.type;
   const bool wide = x->dtype == DType::Float64;
   const double most = std::max({std::abs(low), std::abs(high), wide ? 0x1p-1022 : 0x1p-126});
   const double rounded = most * 4 * (wide ? 0x1p-52 : 0x1p-23);
-  even = even && (on == DeviceType::CPU || on == DeviceType::Paranoid ||
-                  4 * rounded * static_cast<double>(bins) < high - low);
+  even = even &&
+         (ops::on_host(x->storage->device) || 4 * rounded * static_cast<double>(bins) < high - low);
   return linspace(Scalar(low), Scalar(high), bins + 1, x->dtype, x->device());
 }
 Tensor checked_edges(const Tensor& e, const Tensor& x, const char* op) {

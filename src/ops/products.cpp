@@ -38,6 +38,11 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+bool rounds_sum_once(DType type, Scalar beta, Scalar alpha) {
+  return itemsize(type) == 2 && is_float(type) && beta.to_double() != 0 &&
+         (alpha.to_double() != 1 || beta.to_double() != 1);
+}
+
 Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
                   const char* op) {
   ops::check_defined(input, op);
@@ -46,8 +51,7 @@ Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scala
   PF_CHECK(broadcast_shapes(input->shape, product->shape, op) == product->shape, ShapeError, op,
            "got input of shape ", input->shape, " for a product of shape ", product->shape,
            "; expected a shape that broadcasts to it; reshape the input");
-  if (itemsize(product->dtype) == 2 && is_float(product->dtype) && beta.to_double() != 0 &&
-      (alpha.to_double() != 1 || beta.to_double() != 1)) {  // rounded once
+  if (rounds_sum_once(product->dtype, beta, alpha)) {
     const Tensor sum = add(mul(ops::widened(input), beta), mul(ops::widened(product), alpha));
     return to(sum, product->dtype);
   }

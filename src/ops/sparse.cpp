@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ops/building_blocks.h"
 #include "ops/index.h"
 #include "ops/rows.h"
 #include "table/kernels/index.h"
@@ -25,8 +26,7 @@ bool has(std::initializer_list<Tensor> operands) {
   return engine::has_kernel(engine::kernel<Kernel>(), runs_on(operands));
 }
 bool on_host(std::initializer_list<Tensor> operands) {
-  const DeviceType on = runs_on(operands).type;
-  return on == DeviceType::CPU || on == DeviceType::Paranoid;
+  return ops::on_host(runs_on(operands));
 }
 
 // Kernels read them as int64 side by side.

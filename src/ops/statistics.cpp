@@ -405,8 +405,8 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
   const Device on = x->storage->device;
   // On GPUs while the bins of some warps fit into shared memory.
   constexpr int64_t kShared = 1024;
-  const bool host = on.type == DeviceType::CPU || on.type == DeviceType::Paranoid;
-  if (host || (bins <= kShared && engine::has_kernel(engine::kernel<kernels::BinnedSums>(), on))) {
+  if (ops::on_host(on) ||
+      (bins <= kShared && engine::has_kernel(engine::kernel<kernels::BinnedSums>(), on))) {
     Tensor sums = make_tensor({bins}, DType::Float64, on);
     Tensor left_out = make_tensor({1}, DType::Int64, on);
     engine::call<kernels::BinnedSums>({sums, left_out, x, edges, w}, {.op = op});
