@@ -705,8 +705,7 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   if (all.groups != 1 || all.kept % 8 != 0 || product(all.taps) < 2 || !narrow(all)) return false;
   const Lies from(x), to(y);
   if ((!from.pixels && !from.images) || (!to.pixels && !to.images) || !aligned(p.x.data, 16) ||
-      !aligned(p.y.data, 16) || all.n % 4 != 0 ||
-      (!to.pixels && product(all.pixels) % 4 != 0))  // whole chunks are turned
+      !aligned(p.y.data, 16) || all.n % 4 != 0)
     return false;
   KernelArgs a = given;
   a.around = nullptr;
@@ -722,7 +721,17 @@ bool in_parts(const KernelArgs& given, const Problem& p, const pf_conv& all, DTy
   r.c = to.pixels ? q.out : a.workspace(static_cast<size_t>(q.m * q.n) * sizeof(float));
   const pf_u32* range = convolution_of_parts(a, r, q, inverse(q, p.kind), !from.pixels);
   if (!range) return false;
-  if (!to.pixels) turn_images(a, y.data, r.c, y, true, sizeof(float));
+  if (!to.pixels && product(all.pixels) % 4 == 0) {
+    turn_images(a, y.data, r.c, y, true, sizeof(float));
+  } else if (!to.pixels) {  // only whole chunks are turned
+    pf_tensor dense = y;
+    dense.data = r.c;
+    dense.strides[1] = 1;
+    pf_i64 step = q.n;
+    for (int d = y.ndim - 1; d >= 2; step *= y.shape[d--]) dense.strides[d] = step;
+    dense.strides[0] = step;
+    copy_tensor(a, y, dense);
+  }
   pf_conv rest = all;
   tiles(a, p, rest, t, range);
   note_float32(a, t, false, {"our kernels, in float32 by parts of bfloat16", nullptr});
