@@ -346,7 +346,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
 #ifdef PF_PROLOGUE
 enum { FOURS = PF_FOURS_AHEAD };
 #else
-enum { FOURS = PF_PARTS > 1 ? 4 : 2 };
+enum { FOURS = PF_PARTS > 1 ? 4 : PF_XS > 1 ? 1 : 2 };  // as many loads of two tensors
 #endif
 template <bool WHOLE>
 PF_DEVICE void pf_column_tree(const pf_sum& r, const char* column, pf_i64 o, pf_i64 k, pf_i64 part,
