@@ -136,7 +136,7 @@ struct Pieces {
 Pieces pieces_of(const Tensor& x1, const Tensor& x2) {
   const int64_t batch = x1->shape[0], rows = x1->shape[1];
   const int64_t row = std::max<int64_t>(x2->shape[1] * x2->shape[2], 1);
-  if (batch * rows == 0) return {.batches = 1, .rows = 1};
+  if (batch * rows == 0) return {.batches = batch, .rows = rows};
   const int64_t some = std::clamp<int64_t>(kDifferences / row, 1, rows);
   return {.batches = std::clamp<int64_t>(kDifferences / (row * some), 1, batch), .rows = some};
 }

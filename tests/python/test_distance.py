@@ -219,3 +219,10 @@ def test_second_derivatives_piece_by_piece():
         at_once = [a + f for a, f in zip(at_once, found)]
     for got, want in zip(in_pieces, at_once):
         same(got, want.cpu().numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_no_batches_of_norms_without_a_kernel():
+    x, y = pf.zeros(0, 5, 3, requires_grad=True), pf.zeros(0, 4, 3, requires_grad=True)
+    d = pf.cdist(x, y, 3.0)
+    d.sum().backward()
+    assert d.shape == (0, 5, 4) and x.grad.shape == (0, 5, 3) and y.grad.shape == (0, 4, 3)
