@@ -218,7 +218,7 @@ _LAZY |= dict.fromkeys(
     AcceleratorError cfloat cdouble fake_quantize_per_tensor_affine
     fake_quantize_per_channel_affine segment_reduce constant_pad_nd
     convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
-    norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
+    as_strided_ norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
     margin_ranking_loss triplet_margin_loss empty_strided empty_permuted
     unsafe_chunk unsafe_split unsafe_split_with_sizes narrow_copy nonzero_static range from_file detach_ is_signed is_inference
     is_distributed is_anomaly_check_nan_enabled set_flush_denormal set_deterministic_debug_mode

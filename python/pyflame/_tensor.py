@@ -100,6 +100,21 @@ class UntypedStorage:
     def cuda(self, device="cuda", non_blocking=False):
         return type(self)(self._row().to(device, non_blocking=non_blocking))
 
+    def to(self, device, non_blocking=False):
+        return type(self)(self._row().to(device, non_blocking=non_blocking))
+
+    def pin_memory(self, device="cuda"):
+        return type(self)(self._row().pin_memory())
+
+    def get_device(self):
+        return self.device.index
+
+    def share_memory_(self):
+        self._tensor.share_memory_()
+        return self
+
+    is_sparse = is_sparse_csr = False
+
     def is_shared(self):
         return self._tensor.is_shared()
 
@@ -154,6 +169,50 @@ class TypedStorage(UntypedStorage):
         rows = "".join(f" {v}\n" for v in self.tolist())
         kind = f"{_C._shown_as()}.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
         return f"{rows}[{kind} of size {len(self)}]"
+
+
+def _conversion(name, dtype):
+    def convert(self):
+        return TypedStorage(self._row().to(dtype))
+
+    convert.__name__, convert.__doc__ = name, f"Its elements, converted to {dtype}, as a storage."
+    convert.__qualname__ = f"UntypedStorage.{name}"
+    return convert
+
+
+for _name, _dtype in {
+    "bool": _C.bool, "byte": _C.uint8, "char": _C.int8, "short": _C.int16, "int": _C.int32,
+    "long": _C.int64, "half": _C.float16, "bfloat16": _C.bfloat16, "float": _C.float32,
+    "double": _C.float64, "complex_float": _C.complex64, "complex_double": _C.complex128,
+}.items():  # fmt: skip
+    setattr(UntypedStorage, _name, _conversion(_name, _dtype))
+
+
+def _to_real(self):
+    """The dtype of the parts of complex numbers; others are what they are."""
+    return {_C.complex64: _C.float32, _C.complex128: _C.float64}.get(self, self)
+
+
+def _to_complex(self):
+    """The complex dtype whose parts are of this dtype, complex64 for bfloat16."""
+    made = {_C.float32: _C.complex64, _C.bfloat16: _C.complex64, _C.float64: _C.complex128}.get(
+        self
+    )
+    if made is None and not self.is_complex:
+        raise _C.DTypeError(
+            f"pf.dtype.to_complex: got {self}; expected float32, float64 or bfloat16, whose complex "
+            "numbers are there; convert first"
+        )
+    return made or self
+
+
+_C.dtype.to_real, _C.dtype.to_complex = _to_real, _to_complex
+
+
+def module_load(self, other, assign=False):
+    """What load_state_dict() would put in this tensor's place: `other`, or this one with its values."""
+    with _no_grad():
+        return other.detach() if assign else self.copy_(other).detach()
 
 
 def __repr__(self, *, tensor_contents=None):
@@ -497,6 +556,7 @@ def install():
         ]
         + [
             untyped_storage,
+            module_load,
             storage,
             apply_,
             map_,

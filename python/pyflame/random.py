@@ -45,6 +45,19 @@ class Generator:
         """Puts back what get_state() returned."""
         self._state = _unpack(state)
 
+    def get_offset(self):
+        """How many numbers of its sequence are behind it; on every device (PyTorch: on GPUs)."""
+        return self._state[1]
+
+    def set_offset(self, offset):
+        """Goes to a place of its sequence, which get_offset() told."""
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**64:
+            raise _C.ValueError(
+                f"pf.Generator.set_offset: got {offset!r}; expected a whole number from 0 below 2**64; "
+                "pass what get_offset() returned"
+            )
+        self._state = (self._state[0], offset)
+
     def clone_state(self):
         """A new generator in the state of this one; either then draws without the other."""
         new = Generator(self.device)

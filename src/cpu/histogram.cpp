@@ -30,6 +30,7 @@ namespace {
 struct Bins {
   int64_t count;
   double low, high, scale;
+  bool any;             // negative weights and those that are no finite numbers count, too
   const double* edges;  // [count + 1]; the last one is a little higher, so that it has its bin
   bool even;            // a product tells the nearest edge
 
@@ -79,6 +80,7 @@ int64_t Add(const Bins& bins, const S* x, const S* weights, int64_t n, double* H
   const auto low = hn::Set(d, bins.low), high = hn::Set(d, bins.high);
   const auto scale = hn::Set(d, bins.scale), anchor = hn::Set(d, kAnchor), zero = hn::Zero(d);
   const auto most = hn::Set(d, std::numeric_limits<double>::max());
+  const auto any = hn::RebindMask(d, hn::Ne(hn::Set(du, bins.any ? 1 : 0), hn::Zero(du)));
   const auto none = hn::Set(du, static_cast<uint64_t>(bins.count));
   auto with = hn::Zero(du);
   int64_t found = 0;
@@ -89,7 +91,7 @@ int64_t Add(const Bins& bins, const S* x, const S* weights, int64_t n, double* H
       auto good = hn::And(hn::Ge(v, low), hn::Le(v, high));
       if constexpr (kWeighted) {
         const auto w = LoadDoubles(of + l);
-        good = hn::And(good, hn::And(hn::Ge(w, zero), hn::Le(w, most)));
+        good = hn::And(good, hn::Or(any, hn::And(hn::Ge(w, zero), hn::Le(w, most))));
       }
       const auto rounded = hn::BitCast(du, hn::MulAdd(hn::Sub(v, low), scale, anchor));
       // Clipped before anything is read by it: of NaN it is some number.
@@ -107,7 +109,8 @@ int64_t Add(const Bins& bins, const S* x, const S* weights, int64_t n, double* H
     for (int64_t l = 0; l < kStep; ++l) {
       const auto v = static_cast<double>(from[l]);
       bool good = v >= bins.low && v <= bins.high;
-      if constexpr (kWeighted) good = good && of[l] >= 0 && of[l] <= std::numeric_limits<S>::max();
+      if constexpr (kWeighted)
+        good = good && (bins.any || (of[l] >= 0 && of[l] <= std::numeric_limits<S>::max()));
       to[l] = static_cast<uint32_t>((good ? bins.search(v) : bins.count) * kTables);
       found += good;
     }
@@ -188,6 +191,7 @@ void BinnedSums(const KernelArgs& a) {
             .low = from[0],
             .high = from[count],
             .scale = static_cast<double>(count) / (from[count] - from[0]),
+            .any = a.i(kernels::numbers<kernels::BinnedSums>.any) != 0,
             .edges = edges.get(),
             .even = true};
   // False of NaN, which edges without a width are.

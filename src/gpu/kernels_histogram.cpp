@@ -4,6 +4,7 @@
 // was first: the stretches follow from the numbers of values, bins and multiprocessors.
 //   -DPF_X= -DPF_W=    float or double: of values and weights
 //   -DPF_WEIGHTED=0|1  0: every weight is 1
+//   -DPF_ANY=0|1       1: negative weights and those that are no finite numbers count, too
 #include "kernels/integers.h"
 
 struct pf_binned {
@@ -71,7 +72,8 @@ PF_KERNEL(binned_sums, 896)(pf_binned g) {
     bool has[AHEAD], all = true;
     PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
       const bool there = base + u * PF_WARP + lane < end;
-      has[u] = there && v[u] >= low && v[u] <= high && w[u] >= 0 && w[u] <= 1.7976931348623157e308;
+      const bool counts = PF_ANY || (w[u] >= 0 && w[u] <= 1.7976931348623157e308);
+      has[u] = there && v[u] >= low && v[u] <= high && counts;
       without += there && !has[u];
       bin[u] = pf_bin_of(v[u], edges, bins, low, scale);
       sum[u] = w[u];
@@ -182,7 +184,8 @@ void binned_sums(const KernelArgs& a) {
   const Defines defines = Defines()
                               .type("PF_X", a.dtype(at.x))
                               .type("PF_W", a.dtype(g.weights ? at.weights : at.x))
-                              .value("PF_WEIGHTED", g.weights != nullptr);
+                              .value("PF_WEIGHTED", g.weights != nullptr)
+                              .value("PF_ANY", a.i(numbers<BinnedSums>.any) != 0);
   const auto text = [&](const char* entry) {
     return a.compile("kernels_histogram.cpp", defines, entry);
   };

@@ -1,4 +1,5 @@
 // Distances and angles between vectors, written in operations.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -125,6 +126,73 @@ Tensor distances_between(const Tensor& x1, const Tensor& x2, double p) {
   return y;
 }
 
+// ---- norms without a kernel: differences as a tensor, of some rows at a time ----
+
+constexpr int64_t kDifferences = 1 << 22;  // elements, while there is more than one row
+
+struct Pieces {
+  int64_t batches, rows;  // of x1, at a time
+};
+Pieces pieces_of(const Tensor& x1, const Tensor& x2) {
+  const int64_t batch = x1->shape[0], rows = x1->shape[1];
+  const int64_t row = std::max<int64_t>(x2->shape[1] * x2->shape[2], 1);
+  if (batch * rows == 0) return {.batches = batch, .rows = rows};
+  const int64_t some = std::clamp<int64_t>(kDifferences / row, 1, rows);
+  return {.batches = std::clamp<int64_t>(kDifferences / (row * some), 1, batch), .rows = some};
+}
+Tensor differences_between(const Tensor& x1, const Tensor& x2) {
+  return sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
+}
+Tensor distances_in_pieces(const Tensor& x1, const Tensor& x2, double p) {
+  const Pieces each = pieces_of(x1, x2);
+  const int64_t batch = x1->shape[0], rows = x1->shape[1];
+  if (each.batches >= batch && each.rows >= rows)
+    return norm(differences_between(x1, x2), p, IntList{-1});
+  Tensor y = make_tensor({batch, rows, x2->shape[1]}, x1->dtype, x1->storage->device);
+  {
+    NoGrad off;
+    for (int64_t b = 0; b < batch; b += each.batches)
+      for (int64_t r = 0; r < rows; r += each.rows) {
+        const int64_t nb = std::min(each.batches, batch - b), nr = std::min(each.rows, rows - r);
+        const Tensor some = narrow(narrow(x1, 0, b, nb), 1, r, nr);
+        Tensor place = narrow(narrow(y, 0, b, nb), 1, r, nr);
+        copy_(place, norm(differences_between(some, narrow(x2, 0, b, nb)), p, IntList{-1}));
+      }
+  }
+  if (autograd::wanted({x1, x2}))
+    autograd::attach(
+        "cdist", {y}, {x1, x2}, {Saved(x1), Saved(x2), Saved(y, true)},
+        [p, each](const Context& c) -> Grads {
+          const Tensor x1 = c.saved(0), x2 = c.saved(1), y = c.saved(2), g = c.grad();
+          const int64_t batch = x1->shape[0], rows = x1->shape[1];
+          TensorList of_x1, of_x2;
+          for (int64_t b = 0; b < batch; b += each.batches) {
+            const int64_t nb = std::min(each.batches, batch - b);
+            const Tensor others = narrow(x2, 0, b, nb);
+            TensorList up;
+            Tensor down;
+            for (int64_t r = 0; r < rows; r += each.rows) {
+              const auto part = [&](const Tensor& t) {
+                return narrow(narrow(t, 0, b, nb), 1, r, std::min(each.rows, rows - r));
+              };
+              const Tensor slope =
+                  ops::norm_slopes(part(g), differences_between(part(x1), others), part(y), p);
+              if (c.needs(0)) up.push_back(sum(slope, IntList{-2}));
+              if (!c.needs(1)) continue;
+              const Tensor less = neg(sum(slope, IntList{-3}));
+              down = down.defined() ? add(down, less) : less;
+            }
+            if (c.needs(0)) of_x1.push_back(cat(up, 1));
+            if (c.needs(1)) of_x2.push_back(down);
+          }
+          Grads out(2);
+          if (c.needs(0)) out[0] = cat(of_x1, 0);
+          if (c.needs(1)) out[1] = cat(of_x2, 0);
+          return out;
+        });
+  return y;
+}
+
 }  // namespace
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
@@ -138,7 +206,6 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
   // The gradient looks for the distance among the differences, so both are of the same digits.
   if (const DType t = promote(x1->dtype, x2->dtype); ops::is_narrow(t))
     return to(cdist(ops::widened(x1), ops::widened(x2), p), t);
-  if (!has_kernel(p)) return norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p, IntList{-1});
   ops::check_device(x1, x2, "cdist");
   const auto batch_of = [](const Tensor& t) {
     Dims d = t->shape;
@@ -154,7 +221,8 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
     size.insert(size.end(), {count, m});
     return reshape(expand(to(t, dtype), size), {numel(batch), count, m});
   };
-  const Tensor y = distances_between(flat(x1, rows), flat(x2, n), p);
+  const auto between = has_kernel(p) ? distances_between : distances_in_pieces;
+  const Tensor y = between(flat(x1, rows), flat(x2, n), p);
   IntList size = batch.vec();
   size.insert(size.end(), {rows, n});
   return reshape(y, size);

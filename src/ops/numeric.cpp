@@ -352,8 +352,9 @@ Histogram count_in(const Tensor& given, TensorList edges, bool even, const Tenso
     total = ops::checked_size(total, e->numel - 1, op);
   }
   Tensor h;
-  if (even && dims == 1 && points > 0 && !w.defined()) {
-    h = to(binned_sums(reshape(x, {points}), {}, to(edges[0], DType::Float64)).first, x->dtype);
+  if (even && dims == 1 && points > 0) {
+    h = sums_in_bins(reshape(x, {points}), w, to(edges[0], DType::Float64), true).first;
+    h = to(h, x->dtype);
   } else {
     Tensor place = zeros({points}, DType::Int64, given->device()), all_inside;
     for (int64_t d = 0; d < dims; ++d) {
@@ -365,10 +366,7 @@ Histogram count_in(const Tensor& given, TensorList edges, bool even, const Tenso
     // What lies outside goes to one more.
     if (all_inside.defined()) place = where(all_inside, place, Scalar(total));
     Tensor sums = zeros({total + 1}, w.defined() ? w->dtype : DType::Int64, given->device());
-    if (w.defined())
-      sums = scatter_add(sums, 0, place, w);
-    else if (points > 0)
-      engine::call<kernels::Bincount>({sums, place}, {.op = op});
+    if (points > 0) engine::call<kernels::Bincount>({sums, place, w}, {.op = op});
     h = to(slice(sums, 0, 0, total), given->dtype);
   }
   h = reshape(h, shape);

@@ -341,6 +341,10 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& input, const Tensor& resu
 }  // namespace
 
 namespace ops {
+Tensor norm_slopes(const Tensor& grad, const Tensor& x, const Tensor& y, double p) {
+  return norm_gradient(grad, x, y, plan_for(x, IntList{-1}, false, "norm"), p);
+}
+
 Tensor centred(const Tensor& x, const IntList& dims) {
   if (x->numel == 0) return x;
   const Tensor near = sub(x, mean(x.detach(), dims, true));

@@ -63,6 +63,8 @@ Tensor difference(const engine::Operand& x, const engine::Operand& y);  // recor
 // x - mean(x) over some dimensions, exact however far from 0 the elements are: what the mean was
 // off by is the mean of the differences from it.
 Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
+// The gradient of y = norm(x, p, -1), for p other than 0, 1 and infinity.
+Tensor norm_slopes(const Tensor& grad, const Tensor& x, const Tensor& y, double p);  // reduce.cpp
 
 // The median of all elements, by that along a dimension: the gradient goes to all that equal it, in
 // equal parts.

@@ -380,8 +380,8 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
 
 }  // namespace
 
-std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights,
-                                      const Tensor& edges) {
+std::pair<Tensor, Tensor> sums_in_bins(const Tensor& given, const Tensor& weights,
+                                       const Tensor& edges, bool any) {
   const char* op = "_binned_sums";
   const auto floats = [&](const Tensor& t) {
     Tensor x = t.detach();
@@ -409,7 +409,8 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
       (bins <= kShared && engine::has_kernel(engine::kernel<kernels::BinnedSums>(), on))) {
     Tensor sums = make_tensor({bins}, DType::Float64, on);
     Tensor left_out = make_tensor({1}, DType::Int64, on);
-    engine::call<kernels::BinnedSums>({sums, left_out, x, edges, w}, {.op = op});
+    engine::call<kernels::BinnedSums>({sums, left_out, x, edges, w}, {.any = int64_t{any}},
+                                      {.op = op});
     return {sums, left_out};
   }
   const Tensor v = to(x, DType::Float64), low = slice(edges, 0, 0, 1);
@@ -426,12 +427,17 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
       add(place, to(ge(v, index_select(edges, 0, add(place, Scalar(int64_t{1})))), DType::Int64));
   place = clamp(place, Scalar(int64_t{0}), Scalar(bins - 1));
   Tensor amount = w.defined() ? to(w, DType::Float64) : ones_like(to(x, DType::Float64));
-  good = logical_and(good, logical_and(ge(amount, Scalar(0)), isfinite(amount)));
+  if (!any) good = logical_and(good, logical_and(ge(amount, Scalar(0)), isfinite(amount)));
   place = where(good, place, Scalar(bins));
   Tensor sums = make_tensor({bins + 1}, DType::Float64, on);
   if (x->numel == 0) return {ops::raw_full({bins}, DType::Float64, on, 0), sum(logical_not(good))};
   engine::call<kernels::Bincount>({sums, place, where(good, amount, Scalar(0.0))}, {.op = op});
   return {slice(sums, 0, 0, bins), sum(logical_not(good))};
+}
+
+std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights,
+                                      const Tensor& edges) {
+  return sums_in_bins(given, weights, edges, false);
 }
 
 static const ops::Family kStatistics("statistics", [](ops::Family& f) {

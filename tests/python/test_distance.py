@@ -167,3 +167,62 @@ def test_derivative_by_the_cotangent_where_points_coincide(distance):
 def test_distance_from_a_mask():
     mask = pf.tensor([True, False, True])
     assert pf.dist(pf.tensor([1.0, 3.0, 1.0]), mask).item() == 3
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_norms_without_a_kernel_go_piece_by_piece(batch):
+    """Differences of more rows than a piece holds: values and both gradients as of all at once."""
+    n, m, d = 10, 900, 1200  # three rows of x are a piece
+    x = pf.randn(*batch, n, d, dtype=pf.float64, requires_grad=True)
+    y = pf.randn(*batch, m, d, dtype=pf.float64, requires_grad=True)
+    grad = pf.randn(*batch, n, m, dtype=pf.float64)
+    got = pf.cdist(x, y, 3.0)
+    got.backward(grad)
+    some = [0, 2, 3, 9]  # of the first piece, the second and the last
+    at = (-1,) if batch else ()
+    a, b = x.detach().cpu().numpy()[at], y.detach().cpu().numpy()[at]
+    diff = a[some][:, None] - b[None]
+    far = (np.abs(diff) ** 3).sum(-1) ** (1 / 3)
+    same(got.detach()[at][some], far, rtol=1e-12)
+    slope = np.sign(diff) * np.abs(diff / far[..., None]) ** 2
+    same(
+        x.grad[at][some],
+        (grad[at][some].cpu().numpy()[..., None] * slope).sum(1),
+        rtol=1e-9,
+        atol=1e-11,
+    )
+    few = [0, 899]
+    diff = a[:, None] - b[few][None]
+    slope = np.sign(diff) * np.abs(diff / got.detach()[at][:, few].cpu().numpy()[..., None]) ** 2
+    want = -(grad[at][:, few].cpu().numpy()[..., None] * slope).sum(0)
+    same(y.grad[at][few], want, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.cpu_only
+def test_second_derivatives_piece_by_piece():
+    x, y = (pf.randn(n, 3000, dtype=pf.float64, requires_grad=True) for n in (2, 800))
+
+    def penalty(a, b):
+        (slope,) = pf.autograd.grad(pf.cdist(a, b, 3.0).sin().sum(), a, create_graph=True)
+        return slope.square().sum()
+
+    in_pieces = pf.autograd.grad(penalty(x, y), (x, y))
+    at_once = [0, 0]
+    for i in range(2):  # a row is a piece, and what is below a piece goes at once
+        half = [pf.cat([x[i : i + 1]]), y]
+        parts = [half[1][:400], half[1][400:]]
+        (slope,) = pf.autograd.grad(
+            sum(pf.cdist(half[0], part, 3.0).sin().sum() for part in parts), half[0],
+            create_graph=True,
+        )  # fmt: skip
+        found = pf.autograd.grad(slope.square().sum(), (x, y))
+        at_once = [a + f for a, f in zip(at_once, found)]
+    for got, want in zip(in_pieces, at_once):
+        same(got, want.cpu().numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_no_batches_of_norms_without_a_kernel():
+    x, y = pf.zeros(0, 5, 3, requires_grad=True), pf.zeros(0, 4, 3, requires_grad=True)
+    d = pf.cdist(x, y, 3.0)
+    d.sum().backward()
+    assert d.shape == (0, 5, 4) and x.grad.shape == (0, 5, 3) and y.grad.shape == (0, 4, 3)

@@ -74,6 +74,24 @@ def test_parametrized_weights():
     assert pf.equal(fresh.weight, pf.ones(3, 3).triu() / 2)
 
 
+def test_assigning_a_parametrized_weight_leaves_what_was_kept():
+    """A state_dict() taken before keeps its values, as in PyTorch, and an optimizer its parameters."""
+    ways = nn.utils.parametrizations
+    twice = lambda m: parametrize.register_parametrization(m, "weight", Twice())  # noqa: E731
+    for wrap in (ways.weight_norm, ways.orthogonal, twice):
+        layer = wrap(nn.Linear(3, 3))
+        parameters = list(layer.parameters())
+        kept = layer.state_dict()
+        before = {k: v.clone() for k, v in kept.items()}
+        wanted = pf.eye(3) * (1.0 if wrap is ways.orthogonal else 2.0)
+        layer.weight = wanted.clone()
+        assert all(pf.equal(kept[k], before[k]) for k in kept)
+        assert all(a is b for a, b in zip(parameters, layer.parameters()))
+        assert pf.allclose(layer.weight, wanted, atol=1e-6)
+        layer(pf.randn(2, 3)).sum().backward()
+        assert all(p.grad is not None for p in parameters)
+
+
 def test_several_originals_and_caching():
     layer = nn.Linear(2, 2)
     start = layer.weight.detach().clone()

@@ -252,6 +252,47 @@ def test_histogram():
             f()
 
 
+@pytest.mark.parametrize("how", ["range", "none", "edges", "many", "dd"])
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64])
+def test_weighted_histogram(how, dtype):
+    """Weights of any sign count, and those that are no finite numbers stay in their bins."""
+    x = RNG.random((60000, 2))
+    x[:5, 0] = [0.0, 1.0, -0.1, 1.1, 0.5]
+    w = RNG.standard_normal(60000)
+    numpy_of = {pf.float32: np.float32, pf.float64: np.float64}[dtype]
+    x, w = x.astype(numpy_of), w.astype(numpy_of)
+    bins = {"many": 3000, "edges": np.sort(RNG.random(40)).astype(numpy_of)}.get(how, 30)
+    given = {"range": (0.0, 1.0)} if how in ("range", "many") else {}
+
+    def ours(weights):
+        if how == "dd":
+            return pf.histogramdd(pf.tensor(x), [9, 7], weight=pf.tensor(weights)).hist
+        at = pf.tensor(bins) if how == "edges" else bins
+        return pf.histogram(pf.tensor(x[:, 0]), at, weight=pf.tensor(weights), **given).hist
+
+    def wanted(weights):
+        weights = weights.astype(float)
+        if how == "dd":
+            return np.histogramdd(x, [9, 7], weights=weights)[0]
+        edges = (
+            pf.histogram(pf.tensor(x[:, 0]), bins, **given).bin_edges if how != "edges" else bins
+        )
+        edges, v = np.asarray(edges.tolist()), x[:, 0]
+        sums = np.zeros(len(edges) - 1)  # NumPy's own are of running sums, in which NaN spreads
+        place = np.minimum(np.searchsorted(edges, v, "right") - 1, len(sums) - 1)
+        inside = (v >= edges[0]) & (v <= edges[-1])
+        np.add.at(sums, place[inside], weights[inside])
+        return sums
+
+    close(ours(w), wanted(w), rtol=1e-3, atol=1e-3 if dtype == pf.float32 else 1e-9)
+    w[4], w[2] = np.inf, np.nan  # the second lies outside but for the range of all values
+    for _ in range(2):
+        got, want = np.asarray(ours(w).tolist()), wanted(w)
+        assert np.array_equal(np.isinf(got), np.isinf(want)) and np.isinf(want).sum() <= 1
+        assert np.array_equal(np.isnan(got), np.isnan(want))
+        w[4], w[7] = -np.inf, np.nan
+
+
 # Of the last many float32 edges are the same, and far from where a product has them.
 @pytest.mark.parametrize("ends", [(0.0, 1e-3), (-2.0, 3.0), (1e6, 1e6 + 1)])
 @pytest.mark.parametrize("seed", range(8))

@@ -273,3 +273,55 @@ def test_untyped_storages_are_written_and_copied():
     assert typed.copy_(kept) is typed and x.tolist() == typed.cpu().tolist() == [1, 2, 3]
     with pytest.raises(TypeError, match="expected a storage of this class"):
         typed.copy_(s)
+
+
+def test_storages_are_converted():
+    for t in (torch, pf):
+        x = t.tensor([1.5, -2.0])
+        assert x.storage().int().tolist() == [1, -2] and x.storage().double().dtype == t.float64
+        assert x.untyped_storage().float().tolist() == [
+            float(b) for b in x.untyped_storage().tolist()
+        ]
+        assert x.storage().complex_float().tolist() == [1.5, -2.0]
+        s = x.untyped_storage()
+        assert s.to(device="cpu").tolist() == s.tolist() and not s.is_sparse
+        assert s.get_device() == s.device.index
+
+
+def test_dtypes_of_parts():
+    for name in "float32 float64 bfloat16 complex64 complex128 int64 bool float16".split():
+        ours, theirs = getattr(pf, name), getattr(torch, name)
+        assert str(ours.to_real()).rpartition(".")[2] == str(theirs.to_real()).rpartition(".")[2]
+        try:
+            want = str(theirs.to_complex()).rpartition(".")[2]
+        except RuntimeError:
+            want = None
+        if want in (None, "complex32"):
+            with pytest.raises(pf.DTypeError, match="to_complex"):
+                ours.to_complex()
+        else:
+            assert str(ours.to_complex()).rpartition(".")[2] == want
+
+
+def test_places_of_generators():
+    g = pf.Generator().manual_seed(5)
+    pf.rand(7, generator=g)
+    place = g.get_offset()
+    assert place > 0
+    first = pf.rand(4, generator=g)
+    g.set_offset(place)
+    assert pf.equal(pf.rand(4, generator=g), first) and g.initial_seed() == 5
+    with pytest.raises(ValueError, match="set_offset"):
+        g.set_offset(-1)
+
+
+def test_what_a_parameter_loads():
+    for t in (torch, pf):
+        x, y = t.zeros(2, requires_grad=True), t.ones(2)
+        with t.no_grad():
+            kept = x.module_load(y)
+        assert kept.tolist() == [1, 1] and x.tolist() == [1, 1] and not kept.requires_grad
+        assert kept.data_ptr() == x.data_ptr()
+        assert x.module_load(y, assign=True).data_ptr() == y.data_ptr()
+        z = t.arange(6.0)
+        assert t.as_strided_(z, (2, 2), (1, 2), 1) is z and z.tolist() == [[1, 3], [2, 4]]

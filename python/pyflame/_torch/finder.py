@@ -27,6 +27,7 @@ _FROZEN = ("<frozen importlib._bootstrap>", importlib._bootstrap.__file__)
 # Modules under PyTorch's name alone that are one.
 _SAME = {f"torch.onnx.symbolic_opset{n}": f"{_ONLY}.onnx.symbolic_helper" for n in range(7, 21)}
 _SAME |= {
+    "torch.accelerator.memory": "pyflame.accelerator",
     "torch.cuda.comm": "torch.nn.parallel.comm",
     "torch.distributed._composable.fsdp": "torch.distributed.fsdp",
     "torch.distributed.nn.functional": "torch.distributed.nn",

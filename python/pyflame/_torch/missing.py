@@ -39,7 +39,7 @@ ADVICE = {
     "torch.matrix_rank": "PyTorch has taken it out, too; use linalg.matrix_rank",
     "torch.Graph": "graphs of TorchScript need PyTorch",
 }
-_OTHERWISE = "docs/pytorch_programs.md says what is there"
+_OTHERWISE = "docs/pytorch_left_out.md says what is left out, and why"
 
 
 def advice(full):

@@ -5,6 +5,8 @@ from .. import _C
 from .. import random as _random
 from ..random import initial_seed, manual_seed, seed  # noqa: F401 (names of torch.cuda)
 
+manual_seed_all = manual_seed
+
 
 def _count():
     return _C._device_count("rocm") + _C._device_count("cuda")

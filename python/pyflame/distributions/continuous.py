@@ -2,7 +2,7 @@
 
 import math
 
-from .. import _C, _ops
+from .. import _C, _ops, special
 from .._named_errors import name_errors as _name_errors
 from .._named_errors import name_methods as _name_methods
 from . import constraints
@@ -314,10 +314,10 @@ class Beta(ExponentialFamily):
 
     @property
     def mode(self):
+        # Of the two ends that are modes where both are below 1 it is 1; NaN where all is a mode.
         a, b = self.concentration1, self.concentration0
-        inner = (a - 1) / (a + b - 2)
-        at_end = _ops.where(a > b, 1.0, 0.0).to(a.dtype)
-        return _ops.where((a > 1) & (b > 1), inner, at_end)
+        less, of_less = (a - 1).clamp(min=0), (b - 1).clamp(min=0)
+        return _ops.where((a < 1) & (b < 1), 1.0, less / (less + of_less))
 
     @property
     def variance(self):
@@ -333,7 +333,7 @@ class Beta(ExponentialFamily):
     def log_prob(self, value):
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
-        return _ops.xlogy(a - 1, value) + (b - 1) * _ops.log1p(-value) - log_beta(a, b)
+        return _ops.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - log_beta(a, b)
 
     def entropy(self):
         a, b = self.concentration1, self.concentration0

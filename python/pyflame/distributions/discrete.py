@@ -115,8 +115,9 @@ class Geometric(_Binary):
 
     def log_prob(self, value):
         self._validate_sample(value)
-        p = clamp_probs(self.probs)
-        return value * _ops.log1p(-p) + p.log()
+        # No failure before a success that is certain.
+        never = _ops.where((self.probs == 1) & (value == 0), 0.0, self.probs)
+        return value * _ops.log1p(-never) + self.probs.log()
 
     def entropy(self):
         return (

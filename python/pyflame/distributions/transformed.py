@@ -367,7 +367,8 @@ class GeneralizedPareto(Plain):
     def icdf(self, value):
         c, t = self.concentration, -_ops.log1p(-value)
         small = c.abs() < eps_of(c) ** 0.5
-        z = _ops.where(small, t * (1 + c * t / 2), _ops.expm1(c * t) / _ops.where(small, 1.0, c))
+        near = _ops.where(c == 0, t, t * (1 + c * t / 2))  # t is infinite at 1
+        z = _ops.where(small, near, _ops.expm1(c * t) / _ops.where(small, 1.0, c))
         return self.loc + self.scale * z
 
     def rsample(self, sample_shape=()):

@@ -495,7 +495,7 @@ class StickBreakingTransform(_Plain):
     def _inverse(self, y):
         n = y.shape[-1] - 1
         offset = n - _ops.arange(n, dtype=y.dtype, device=y.device)
-        left = (1 - _ops.cumsum(y[..., :-1], -1)).clamp(min=eps_of(y) ** 2)
+        left = (1 - _ops.cumsum(y[..., :-1], -1)).clamp(min=eps_of(y, "tiny"))
         return y[..., :-1].log() - left.log() + offset.log()
 
     def log_abs_det_jacobian(self, x, y):

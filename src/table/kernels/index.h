@@ -97,7 +97,8 @@ struct Bincount {
 
 // sums [bins], float64: of the weights (or ones) of values x [n] in bins between edges [bins + 1],
 // of about equal widths; the last edge belongs to the last bin. Values outside, NaN, and weights
-// that are negative or no finite numbers are left out; left_out [1], int64, says how many.
+// that are negative or no finite numbers are left out, unless `any` of them count; left_out [1],
+// int64, says how many.
 struct BinnedSums {
   static constexpr KernelInfo kInfo{"binned_sums", Anchor::General, 2, Layout::RowMajor};
   template <class T>
@@ -105,7 +106,9 @@ struct BinnedSums {
     T sums, left_out, x, edges, weights{};  // weights of x's dtype
   };
   template <class T>
-  using Numbers = None<T>;
+  struct Numbers {
+    T any;
+  };
 };
 
 // How many of the sorted boundaries are below each value, or (right) not above it.

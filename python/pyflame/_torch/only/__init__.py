@@ -9,6 +9,7 @@ import types as _types
 import pyflame as _pyflame
 
 from ... import _foreach
+from ..._tensor import TypedStorage  # noqa: F401
 from ..absent import absent as _absent
 from ..version import TEXT as _TEXT
 from ..version import TorchVersion as _TorchVersion
@@ -47,6 +48,23 @@ _needs = _absent("torch", "integers have 8 to 64 bits, or 4 as pyflame.int4")
 uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (_needs(f"uint{n}") for n in range(1, 8))
 int1, int2, int3, int5, int6, int7 = (_needs(f"int{n}") for n in (1, 2, 3, 5, 6, 7))
 sym_int, sym_float, sym_not = _math.trunc, float, _operator.not_
+sym_max, sym_min, sym_sqrt, sym_sum = max, min, _math.sqrt, sum
+has_lapack = has_spectral = has_openmp = True
+
+
+def sym_ite(b, t, f):
+    """t or f."""
+    return t if b else f
+
+
+def compiled_with_cxx11_abi():
+    """True."""
+    return True
+
+
+def is_vulkan_available():
+    """False."""
+    return False
 
 
 def _assert(condition, message=""):
@@ -146,6 +164,10 @@ __config__ = _types.SimpleNamespace(
 def __getattr__(name):
     if name.startswith("_foreach_"):
         return _foreach.named(name)
+    if name == "to_dlpack":
+        return _importlib.import_module("torch.utils.dlpack").to_dlpack
+    if name == "has_mkl":
+        return _importlib.import_module("torch.backends.mkl").is_available()
     if name == "Future":
         return _importlib.import_module("torch.futures").Future
     if name in ("TensorType", "Tag"):

@@ -25,6 +25,20 @@ def get_default_load_endianness():
     """None: files say their byte order."""
 
 
+_crc32 = True
+
+
+def set_crc32_options(compute_crc32):
+    """Kept: archives always have their sums, which every reader of ZIP files asks for."""
+    global _crc32
+    _crc32 = bool(compute_crc32)
+
+
+def get_crc32_options():
+    """What set_crc32_options() was given."""
+    return _crc32
+
+
 def get_default_mmap_options():
     """MAP_PRIVATE: what is written to tensors of a mapped file does not reach it."""
     import mmap

@@ -131,7 +131,8 @@ class ParametrizationList(ModuleList):
         return made
 
     def right_inverse(self, value):
-        """Changes the originals in place so that they make `value`, by the modules' right_inverse."""
+        """Gives the originals other memory, so that they make `value`, by the modules' right_inverse: what
+        shares the old one, as a state_dict() does, keeps its values."""
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
@@ -153,10 +154,7 @@ class ParametrizationList(ModuleList):
                         f"pf.nn.utils.parametrize: right_inverse gave {new.dtype}; expected "
                         f"{old.dtype}"
                     )
-                if old.shape == new.shape:
-                    old.copy_(new)
-                else:
-                    old.data = new
+                old.data = new.detach()
 
 
 def _property(name):
