@@ -44,6 +44,8 @@ class Shared:
         self.step = pf.compile(train_once, **CAPTURED)
         self.normed = parametrizations.weight_norm(nn.Linear(13, 5))
         self.x = pf.randn(6, 13)
+        self.trained = []  # models of threads
+        self.handles = []  # of hooks, which whoever comes removes
 
 
 def train_once(m, o, x, y):
@@ -132,6 +134,26 @@ def checkpointed(w):
         loss.backward()
         w.o.step()
         w.keep(loss, x.grad)
+
+
+def dropped_and_checkpointed(w):
+    """What draws numbers, which others do meanwhile: again it draws those that it has drawn."""
+    for i, (x, y) in enumerate(w.data):
+        x, runs = x.clone().requires_grad_(), []
+
+        def part(x):
+            x = F.dropout(x, 0.4)
+            pf.rand(3)
+            return x * checkpoint(lambda x: F.dropout(x.exp(), 0.3), x, use_reentrant=False)
+
+        def whole(x):
+            runs.append((part(x) + part(F.dropout(x))).detach())
+            return runs[-1] * x.sin()
+
+        checkpoint(whole, x, use_reentrant=bool(i % 2), early_stop=False).sum().backward()
+        assert len(runs) == 2 and same(runs[:1], runs[1:])
+        assert same([x.grad], [runs[0] * x.cos()])
+        w.keep(train_once(w.m, w.o, x.detach(), y))
 
 
 def loader(w):
@@ -249,6 +271,105 @@ def hooked_by_all(w):
     assert len(count) == 4 * len(w.data), count
 
 
+def hooks_of_others(w):
+    """Threads remove each other's hooks, also while the model that has them runs."""
+    handles, first = w.shared.handles, w.shared.model[0]
+    for x, _ in w.data:
+        handles += [
+            first.register_forward_hook(lambda *given: None),
+            first.register_full_backward_hook(lambda *given: None),
+            first.weight.register_hook(lambda g: g),
+            first.weight.register_post_accumulate_grad_hook(lambda p: None),
+            nn.modules.module.register_module_forward_pre_hook(lambda *given: None),
+        ]
+        w.keep(w.shared.model(x), *pf.autograd.grad(w.shared.model(x).sum(), [first.weight]))
+        for _ in range(5):
+            handles.pop(len(handles) // 2).remove()
+
+
+def fails(w):
+    """Backward passes that a hook of the program ends, beside others that go on."""
+
+    def refuse(g):
+        raise LookupError("refused")
+
+    for i, (x, y) in enumerate(w.data):
+        hidden = w.m[:3](x)
+        handle = hidden.register_hook(refuse) if i % 2 else w.m[0].weight.register_hook(refuse)
+        with pytest.raises(LookupError, match="refused"):
+            w.m[3:](hidden).sum().backward()
+        handle.remove()
+        w.keep(train_once(w.m, w.o, x, y))
+
+
+def outlived(w):
+    """Graphs of threads that have ended, whose backward pass is run here, and by another of them."""
+
+    def forward():
+        pf.set_device(DEVICE)
+        made.append(F.cross_entropy(w.m(x), y))
+
+    def backward():
+        made[0].backward()
+
+    for i, (x, y) in enumerate(w.data):
+        made = []
+        w.o.zero_grad()
+        for part in (forward, backward) if i % 2 else (forward,):
+            thread = threading.Thread(target=part)
+            thread.start()
+            thread.join()
+        if not i % 2:
+            backward()
+        w.o.step()
+        w.keep(made[0])
+
+
+def saved_by_others(w):
+    """The state of a model that its own thread trains is written by others: some state of it, whole."""
+    w.shared.trained.append(w.m)
+    for x, y in w.data:
+        w.keep(train_once(w.m, w.o, x, y))
+        for m in list(w.shared.trained):
+            file = io.BytesIO()
+            pf.save(m.state_dict(), file)
+            file.seek(0)
+            read = pf.load(file)
+            assert all(read[k].shape == v.shape for k, v in m.state_dict().items())
+            assert all(pf.isfinite(v).all() for v in read.values())
+
+
+def workers(w):
+    """Processes that a thread forks off while the others do what they do."""
+    data = pf.utils.data.TensorDataset(*(pf.cat(parts).cpu() for parts in zip(*w.data)))
+    for x, y in pf.utils.data.DataLoader(data, batch_size=9, num_workers=2):
+        w.keep(train_once(w.m, w.o, x.to(DEVICE), y.to(DEVICE)))
+
+
+def switched(w):
+    """Switches that belong to a thread are what it has made them."""
+
+    def state():
+        return (
+            pf.is_grad_enabled(), pf.is_inference_mode_enabled(), pf.is_autocast_enabled("cpu"),
+            pf.get_autocast_dtype("cpu"), pf.is_autocast_cache_enabled(), str(pf.get_default_device()),
+        )  # fmt: skip
+
+    before = state()
+    for i, (x, y) in enumerate(w.data):
+        with (
+            pf.set_grad_enabled(bool(i % 2)),
+            pf.autocast("cpu", enabled=bool(i % 3), dtype=pf.float16, cache_enabled=bool(i % 2)),
+            pf.device("meta"),
+        ):
+            expected = bool(i % 2), False, bool(i % 3), pf.float16, bool(i % 2), "meta"
+            for _ in range(5):
+                assert w.m(x).requires_grad == expected[0] and state() == expected
+            assert pf.ones(1).device.type == "meta"
+        assert state() == before
+        w.keep(train_once(w.m, w.o, x, y))
+
+
 def traced(w):
     for x, _ in w.data[:2]:
         traced = fx.symbolic_trace(w.m)
@@ -305,7 +426,8 @@ def own_generator(w):
 WORKS = [
     eager, captured, captured_by_all, compiled_module, dynamic, scaled, checkpointed, loader, inference,
     shared_gradients, copies, forgets, resets, parametrized, hooked, traced, functional, profiled, sharing,
-    hooks_of_gradients, own_generator, hooked_by_all,
+    hooks_of_gradients, own_generator, hooked_by_all, dropped_and_checkpointed, hooks_of_others, fails,
+    outlived, saved_by_others, workers, switched,
 ]  # fmt: skip
 
 
