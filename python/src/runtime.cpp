@@ -290,8 +290,9 @@ void init_runtime(nb::module_& m) {
       .def(nb::init<>())
       .def("__enter__", &RandomTrace::begin)
       .def("__exit__", [](RandomTrace& t, nb::args) { t.end(); })
-      .def_prop_ro("first",
-                   [](const RandomTrace& t) { return nb::make_tuple(t.first.seed, t.first.offset); })
+      .def_prop_ro(
+          "first",
+          [](const RandomTrace& t) { return nb::make_tuple(t.first.seed, t.first.offset); })
       .def("again", &again, nb::rv_policy::move);
   m.def("_set_random_state", [](uint64_t seed, uint64_t offset) {
     about_to_set({seed, offset});

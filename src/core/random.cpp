@@ -35,7 +35,9 @@ RandomState end_of(RandomState from, int64_t count, int words) {
   return from;
 }
 
-bool same(RandomState a, RandomState b) { return a.seed == b.seed && a.offset == b.offset; }
+bool same(RandomState a, RandomState b) {
+  return a.seed == b.seed && a.offset == b.offset;
+}
 
 // The state of this thread's own that the next draw begins at.
 RandomState& own_state() {
@@ -53,7 +55,9 @@ void RandomTrace::begin() {
   at_ = first = random_state();
 }
 
-void RandomTrace::end() { t_source.noting = outer_; }
+void RandomTrace::end() {
+  t_source.noting = outer_;
+}
 
 void RandomTrace::note(RandomState from, RandomState to) {
   if (!same(from, at_)) jumps.push_back({draws_, from});
@@ -62,7 +66,9 @@ void RandomTrace::note(RandomState from, RandomState to) {
   if (outer_) outer_->note(from, to);
 }
 
-RandomSource set_random_source(RandomSource source) { return std::exchange(t_source, source); }
+RandomSource set_random_source(RandomSource source) {
+  return std::exchange(t_source, source);
+}
 
 RandomSource again(const RandomTrace& trace) {
   RandomSource s;

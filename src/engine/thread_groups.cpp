@@ -46,7 +46,7 @@ struct ThreadGroup {
 ThreadGroup::~ThreadGroup() {
   bool waits;
   {
-    const AtWork here;  // a thread that ends has no GIL
+    const AtWork here;                   // a thread that ends has no GIL
     std::lock_guard lock(group->mutex);  // others may be running it
     waits = !group->empty() || bytes_aside(*group) > 0;
   }
