@@ -431,6 +431,10 @@ WORKS = [
 ]  # fmt: skip
 
 
+if "libtsan" in os.environ.get("LD_PRELOAD", ""):
+    WORKS.remove(workers)  # it ends forked processes that start threads
+
+
 def made(seed):
     """(what each thread does, its Work), as often as it is called the same."""
     draw = random.Random(seed)
