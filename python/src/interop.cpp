@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "common.h"
-#include "core/mapped.h"
 #include "core/backends.h"
+#include "core/mapped.h"
 #include "core/sparse.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
