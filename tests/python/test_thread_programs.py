@@ -136,24 +136,28 @@ def checkpointed(w):
         w.keep(loss, x.grad)
 
 
+def runs_twice(x, **how):
+    """A checkpoint that draws numbers, as others do meanwhile: again it draws those that it has drawn."""
+    x, runs = x.clone().requires_grad_(), []
+
+    def part(x):
+        x = F.dropout(x, 0.4)
+        pf.rand(3)
+        return x * checkpoint(lambda x: F.dropout(x.exp(), 0.3), x, use_reentrant=False)
+
+    def whole(x):
+        runs.append((part(x) + part(F.dropout(x))).detach())
+        return runs[-1] * x.sin()
+
+    checkpoint(whole, x, **how).sum().backward()
+    assert len(runs) == 2 and same(runs[:1], runs[1:])
+    assert same([x.grad], [runs[0] * x.cos()])
+
+
 def dropped_and_checkpointed(w):
-    """What draws numbers, which others do meanwhile: again it draws those that it has drawn."""
     for i, (x, y) in enumerate(w.data):
-        x, runs = x.clone().requires_grad_(), []
-
-        def part(x):
-            x = F.dropout(x, 0.4)
-            pf.rand(3)
-            return x * checkpoint(lambda x: F.dropout(x.exp(), 0.3), x, use_reentrant=False)
-
-        def whole(x):
-            runs.append((part(x) + part(F.dropout(x))).detach())
-            return runs[-1] * x.sin()
-
-        checkpoint(whole, x, use_reentrant=bool(i % 2), early_stop=False).sum().backward()
-        assert len(runs) == 2 and same(runs[:1], runs[1:])
-        assert same([x.grad], [runs[0] * x.cos()])
-        w.keep(train_once(w.m, w.o, x.detach(), y))
+        runs_twice(x, use_reentrant=bool(i % 2), early_stop=False)
+        w.keep(train_once(w.m, w.o, x, y))
 
 
 def loader(w):
@@ -302,27 +306,29 @@ def fails(w):
         w.keep(train_once(w.m, w.o, x, y))
 
 
+def in_a_thread(work):
+    def run():
+        pf.set_device(DEVICE)
+        found.append(work())
+
+    found = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
 def outlived(w):
     """Graphs of threads that have ended, whose backward pass is run here, and by another of them."""
-
-    def forward():
-        pf.set_device(DEVICE)
-        made.append(F.cross_entropy(w.m(x), y))
-
-    def backward():
-        made[0].backward()
-
     for i, (x, y) in enumerate(w.data):
-        made = []
         w.o.zero_grad()
-        for part in (forward, backward) if i % 2 else (forward,):
-            thread = threading.Thread(target=part)
-            thread.start()
-            thread.join()
-        if not i % 2:
-            backward()
+        loss = in_a_thread(lambda x=x, y=y: F.cross_entropy(w.m(x), y))
+        if i % 2:
+            in_a_thread(loss.backward)
+        else:
+            loss.backward()
         w.o.step()
-        w.keep(made[0])
+        w.keep(loss)
 
 
 def saved_by_others(w):
@@ -368,6 +374,15 @@ def switched(w):
             assert pf.ones(1).device.type == "meta"
         assert state() == before
         w.keep(train_once(w.m, w.o, x, y))
+
+
+def other_counts(w):
+    """The process has other numbers of threads meanwhile, which changes no result."""
+    before = pf.get_num_threads()
+    for i, (x, y) in enumerate(w.data):
+        pf.set_num_threads(1 + i % 3)
+        w.keep(train_once(w.m, w.o, x, y), (x.repeat(2000, 3) @ x.repeat(5, 3).T).sum(1))
+    pf.set_num_threads(before)
 
 
 def traced(w):
@@ -427,7 +442,7 @@ WORKS = [
     eager, captured, captured_by_all, compiled_module, dynamic, scaled, checkpointed, loader, inference,
     shared_gradients, copies, forgets, resets, parametrized, hooked, traced, functional, profiled, sharing,
     hooks_of_gradients, own_generator, hooked_by_all, dropped_and_checkpointed, hooks_of_others, fails,
-    outlived, saved_by_others, workers, switched,
+    outlived, saved_by_others, workers, switched, other_counts,
 ]  # fmt: skip
 
 
@@ -525,3 +540,17 @@ def test_others_draw_while_a_checkpoint_runs_again(use_reentrant):
     draw()
     assert len(runs) == 2 and same(expected, others)
     assert same([dropped.exp(), dropped.exp() * dropped], [out, w.grad])
+
+
+def test_threads_share_a_generator():
+    """Each number is drawn by one of them."""
+    shared, alone = pf.Generator().manual_seed(3), pf.Generator().manual_seed(3)
+    found = []
+
+    def work(number):
+        for _ in range(100):
+            found.append(pf.rand(4, generator=shared).tolist())
+
+    together(work)
+    assert sorted(found) == sorted(pf.rand(4, generator=alone).tolist() for _ in range(400))
+    assert pf.equal(shared.get_state(), alone.get_state())

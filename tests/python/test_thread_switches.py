@@ -8,12 +8,12 @@ import pytest
 import pyflame as pf
 
 
-def in_thread(work):
+def in_thread(work, *args):
     found = []
 
     def run():
         try:
-            found.append(work())
+            found.append(work(*args))
         except BaseException as e:
             found.append(e)
 
@@ -99,49 +99,43 @@ SWITCHES = {
 }
 
 
-def libraries():
-    yield pf
-    try:
-        import torch
-    except ImportError:
-        return
-    yield torch
+@pytest.fixture(params=["pyflame", "torch"])
+def t(request):
+    return pf if request.param == "pyflame" else pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("name", SWITCHES)
-def test_whose_a_switch_is(name):
+def test_whose_a_switch_is(name, t):
     read, write, other, own = SWITCHES[name]
-    for library in libraries():
-        before = read(library)
-        fresh = in_thread(lambda: read(library)) if own else before
-        value = (not before) if other is None else other
-        try:
-            write(library, value)
-            assert in_thread(lambda: read(library)) == (fresh if own else value), library
-            write(library, before)
-            in_thread(lambda: write(library, value))
-            assert read(library) == (before if own else value), library
-        finally:
-            write(library, before)
+    before = read(t)
+    fresh = in_thread(read, t) if own else before
+    value = (not before) if other is None else other
+    try:
+        write(t, value)
+        assert in_thread(read, t) == (fresh if own else value)
+        write(t, before)
+        in_thread(write, t, value)
+        assert read(t) == (before if own else value)
+    finally:
+        write(t, before)
 
 
-def test_whose_contexts_are():
+def test_whose_contexts_are(t):
     """None of these reaches a thread that is started within."""
 
-    def refuse(t):
+    def refuse(tensor):
         raise AssertionError
 
-    for t in libraries():
-        with t.autograd.graph.saved_tensors_hooks(refuse, refuse):
-            in_thread(lambda: t.ones(2, requires_grad=True).exp().sum().backward())
-        with t.autograd.graph.disable_saved_tensors_hooks("no"):
-            with t.device("meta"), t.inference_mode(), t.no_grad():
-                made = in_thread(lambda: (t.is_grad_enabled(), t.is_inference_mode_enabled()))
-                assert made == (True, False)
-                assert in_thread(lambda: t.ones(1).device.type) == "cpu"
+    def state():
+        return t.is_grad_enabled(), t.is_inference_mode_enabled(), t.ones(1).device.type
 
-            def hooks():
-                with t.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
-                    return t.ones(2, requires_grad=True).exp().requires_grad
+    def hooks():
+        with t.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            return t.ones(2, requires_grad=True).exp().requires_grad
 
-            assert in_thread(hooks)
+    with t.autograd.graph.saved_tensors_hooks(refuse, refuse):
+        in_thread(lambda: t.ones(2, requires_grad=True).exp().sum().backward())
+    with t.autograd.graph.disable_saved_tensors_hooks("no"):
+        assert in_thread(hooks)
+    with t.device("meta"), t.inference_mode(), t.no_grad():
+        assert in_thread(state) == (True, False, "cpu")
