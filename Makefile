@@ -63,9 +63,11 @@ test-asan: ## C++ tests, the file fuzzer and pytest with AddressSanitizer and UB
 	cmake --build --preset asan && ctest --preset asan
 	tools/sanitized_tests.sh build-asan $(PYTEST_ARGS)
 
-test-tsan: ## C++ tests with ThreadSanitizer
+test-tsan: ## C++ tests and those of Python's threads with ThreadSanitizer
 	tools/setup.sh run test
-	cmake --preset tsan && cmake --build --preset tsan && ctest --preset tsan
+	cmake --preset tsan -DPYFLAME_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY)
+	setarch -R cmake --build --preset tsan && setarch -R ctest --preset tsan
+	tools/sanitized_tests.sh build-tsan -q $(wildcard tests/python/test_*thread*.py) $(PYTEST_ARGS)
 
 wheel: ## a wheel, into dist
 	tools/setup.sh run

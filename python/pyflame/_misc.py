@@ -228,13 +228,18 @@ def get_float32_matmul_precision():
     return _precision.level()
 
 
+warns_only = False  # use_deterministic_algorithms()
+
+
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Whether results have the same bits in every run, which is so until this is called with False.
 
     Then gradients of attention may come from cuDNN, where that is quicker: it adds in the order in
-    which blocks end. Everything else repeats anyway. `warn_only` is accepted.
+    which blocks end. Everything else repeats anyway. `warn_only` is kept, for who asks, and does nothing.
     """
+    global warns_only
     _C._set_deterministic(bool(mode))
+    warns_only = bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled():

@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 
-from . import _C, _files, _ops
+from . import _C, _files, _misc, _ops
 from ._named_errors import name_errors as _name_errors
 from .autograd.function import Function
 from .nn import functional as F
@@ -373,19 +373,19 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def set_deterministic_debug_mode(debug_mode):
-    """use_deterministic_algorithms(): False for 0 or "default", True for "warn" and "error"."""
+    """use_deterministic_algorithms(): False for 0 or "default", True for "warn" (1) and "error" (2)."""
     mode = _named(debug_mode, _DEBUG_MODES, "debug_mode")
-    _C._set_deterministic(mode != "default")
+    _misc.use_deterministic_algorithms(mode != "default", warn_only=mode == "warn")
 
 
 def get_deterministic_debug_mode():
-    """2, "error", where results have the same bits in every run, else 0."""
-    return 2 if _C._deterministic() else 0
+    """2, "error", where results have the same bits in every run (1 with `warn_only`), else 0."""
+    return (1 if _misc.warns_only else 2) if _C._deterministic() else 0
 
 
 def is_deterministic_algorithms_warn_only_enabled():
-    """False."""
-    return False
+    """What use_deterministic_algorithms() was last given as `warn_only`; it changes nothing."""
+    return _misc.warns_only
 
 
 _warn_always = False

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common.h"
+#include "core/random_aside.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
 #include "engine/region.h"
@@ -85,7 +86,11 @@ void init_capture(nb::module_& m) {
       .def("reopen", &Capture::reopen)
       .def("written", [](const Capture& c) { return as_list(c.written()); })
       .def("began",
-           [](const Capture& c) { return nb::make_tuple(c.began().seed, c.began().offset); })
+           [](const Capture& c) {
+             RandomTrace drawn;
+             drawn.first = c.began();
+             return drawn;
+           })
       .def("given",
            [](const Capture& c) {
              nb::list r;

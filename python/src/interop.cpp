@@ -5,6 +5,7 @@
 
 #include "common.h"
 #include "core/backends.h"
+#include "core/mapped.h"
 #include "core/sparse.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
@@ -160,6 +161,15 @@ PyType_Slot export_slots[] = {
 PyType_Spec export_spec = {"pyflame._C.Export", sizeof(PyExport), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, export_slots};
 
+// Pages of a mapped file that went away before are told of; those that go later read as zeros.
+void check_shown_of(const Tensor& t, const char* op) {
+  if (t->numel == 0 || !t->storage->device.is_cpu()) return;
+  int64_t last = t->offset;
+  for (int i = 0; i < t->shape.size(); ++i) last += (t->shape[i] - 1) * t->strides[i];
+  const auto* data = static_cast<const char*>(t->storage->data);
+  if (data) check_shown(data + (last + 1) * static_cast<int64_t>(itemsize(t->dtype)) - 1, op);
+}
+
 }  // namespace
 
 int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
@@ -194,6 +204,7 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     const int n = t->shape.size();
     static char nothing[16];
     void* data = engine::host_data(t, "buffer", !t->storage->readonly);
+    check_shown_of(t, "buffer");
     engine::mark_foreign(t);
     Obj keeper(make_export(t));
     auto* geometry = new Py_ssize_t[static_cast<size_t>(2 * n + 1)];
@@ -381,6 +392,7 @@ nb::object dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb::ha
     if (!PyArg_ParseTuple(max_version.ptr(), "ii:__dlpack__", &major, &minor)) throw PythonError();
     versioned = major >= 1;
   }
+  check_shown_of(t, "Tensor.__dlpack__");
   if (versioned) return nb::steal(export_capsule<DLManagedVersioned>(t, "dltensor_versioned"));
   PF_CHECK(!t->storage->readonly, ValueError, "Tensor.__dlpack__",
            "got read-only memory; the old DLPack interface cannot say so; use .clone()");
@@ -556,6 +568,7 @@ nb::object numpy_of(nb::handle self, bool force) {
   }
   // From another device the values are copied: people write tensor.numpy() wherever it lives.
   if (!t->storage->device.is_cpu()) t = move_to(t, Device{});
+  check_shown_of(t, "Tensor.numpy");
   if (!format_of(t->dtype)) {
     PF_CHECK(
         force, DTypeError, "Tensor.numpy", "got dtype ", t->dtype,

@@ -298,11 +298,13 @@ class WithGenerator {
     s.seed = seed;
     s.offset = offset;
     engine::break_capture("random", "numbers of another generator");
-    before_ = set_random_aside(s);
+    RandomSource own;
+    own.state = s;
+    before_ = set_random_source(own);
   }
   ~WithGenerator() {
     if (!g_) return;
-    const RandomState s = *set_random_aside(before_);
+    const RandomState s = *set_random_source(before_).state;
     Obj state(Py_BuildValue("(KK)", static_cast<unsigned long long>(s.seed),
                             static_cast<unsigned long long>(s.offset)));
     PyObject *t, *v, *tb;
@@ -313,7 +315,7 @@ class WithGenerator {
 
  private:
   PyObject* g_;
-  std::optional<RandomState> before_;
+  RandomSource before_;
 };
 
 // A pointwise operation of tensors alone: nothing to bind. Null when the call is no such one.

@@ -308,17 +308,23 @@ class Replay {
     if (!gradients_hold(nb::borrow<nb::dict>(at(kHad)), nb::borrow<nb::dict>(at(kCleared))))
       return no;
     const Lock lock(at(kLock));
-    if (!lock) return no;
+    if (!lock || left_ == 0) return no;
+    --left_;  // before the GIL is let go: who finds the lock taken ends this object
+    ++runs;
     capture_->start(0, inputs);
     for (const auto& [cell, step] : steps) tell(*capture_, cell, step);
     capture_->run(0, 0);
     restore(nb::borrow<nb::list>(at(kAtEnd)));
     const std::vector<Tensor> made = capture_->results(0);
-    --left_;
-    ++runs;
     nb::list results;
     for (const Tensor& t : made) results.append(nb::steal(wrap(t)));
     return at(kResult).is_none() ? nb::object(results[0]) : at(kResult)(results, args);
+  }
+
+  // (the variant, how many runs it had). A thread that has it still makes none with it.
+  nb::tuple end() {
+    left_ = 0;
+    return nb::make_tuple(at(kVariant), std::exchange(runs, 0));
   }
 
   static int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -373,7 +379,8 @@ void init_replay(nb::module_& m) {
   nb::class_<Replay>(m, "_Replay", nb::type_slots(slots))
       .def(nb::init<std::shared_ptr<Capture>, const nb::bytes&, int64_t, nb::tuple>())
       .def("__call__", &Replay::call)
-      .def_rw("runs", &Replay::runs);
+      .def("end", &Replay::end)
+      .def_ro("runs", &Replay::runs);
   m.def("_capture_signature", [](nb::handle list) -> nb::object {
     const std::string key = signature(tensors_in(list));
     return key.empty() ? nb::none() : nb::object(nb::bytes(key.data(), key.size()));

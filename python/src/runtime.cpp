@@ -284,16 +284,16 @@ void init_runtime(nb::module_& m) {
     RandomState s = random_state();
     return nb::make_tuple(s.seed, s.offset);
   });
-  m.def(
-      "_set_random_aside",
-      [](nb::object state) -> nb::object {
-        std::optional<RandomState> s;
-        if (!state.is_none()) s = {nb::cast<uint64_t>(state[0]), nb::cast<uint64_t>(state[1])};
-        s = set_random_aside(s);
-        if (!s) return nb::none();
-        return nb::make_tuple(s->seed, s->offset);
-      },
-      nb::arg("state").none());
+  nb::class_<RandomSource>(m, "_RandomSource");
+  m.def("_set_random_source", &set_random_source, nb::arg("source"));
+  nb::class_<RandomTrace>(m, "_RandomTrace")
+      .def(nb::init<>())
+      .def("__enter__", &RandomTrace::begin)
+      .def("__exit__", [](RandomTrace& t, nb::args) { t.end(); })
+      .def_prop_ro(
+          "first",
+          [](const RandomTrace& t) { return nb::make_tuple(t.first.seed, t.first.offset); })
+      .def("again", &again, nb::rv_policy::move);
   m.def("_set_random_state", [](uint64_t seed, uint64_t offset) {
     about_to_set({seed, offset});
     set_random_state({seed, offset});

@@ -107,6 +107,12 @@ void check_mapped(const void* address, const char* op) {
 
 }  // namespace detail
 
+void check_shown(const void* last, const char* op) {
+  if (!slot_of(reinterpret_cast<uintptr_t>(last))) return;
+  static_cast<void>(*static_cast<const volatile char*>(last));
+  check_mapped(last, op);
+}
+
 MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op, Writes writes)
     : size_(size), path_(std::move(path)), slot_(-1) {
   const bool to_file = writes == Writes::ToFile;

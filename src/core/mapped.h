@@ -37,6 +37,10 @@ extern std::atomic<int> g_torn_files;  // mapped files of which pages went away
 void check_mapped(const void* address, const char* op);
 }  // namespace detail
 
+// Before memory is shown to who reads it by themselves: reads the byte at `last`, where that lies
+// in a mapped file, and raises when it, or another page of the file, has gone.
+void check_shown(const void* last, const char* op);
+
 // After reading at `address`: FileError when it lies in a mapped file of which pages went away.
 inline void check_mapped(const void* address, const char* op) {
   if (detail::g_torn_files.load(std::memory_order_relaxed) > 0) [[unlikely]]

@@ -28,23 +28,58 @@ Generator& generator() {
   return *g;
 }
 
-constinit thread_local std::optional<RandomState> t_aside;
+constinit thread_local RandomSource t_source;
 
-RandomState taken(RandomState& from, int64_t count, int words) {
-  RandomState first = from;
+RandomState end_of(RandomState from, int64_t count, int words) {
   from.offset += (static_cast<uint64_t>(count) * static_cast<uint64_t>(words) + 3) / 4;
-  return first;
+  return from;
+}
+
+bool same(RandomState a, RandomState b) {
+  return a.seed == b.seed && a.offset == b.offset;
+}
+
+// The state of this thread's own that the next draw begins at.
+RandomState& own_state() {
+  RandomSource& s = t_source;
+  if (s.along && s.jumps < s.along->jumps.size() && s.along->jumps[s.jumps].draws == s.draws)
+    s.state = s.along->jumps[s.jumps++].to;
+  ++s.draws;
+  return *s.state;
 }
 
 }  // namespace
 
-std::optional<RandomState> set_random_aside(std::optional<RandomState> state) {
-  return std::exchange(t_aside, state);
+void RandomTrace::begin() {
+  outer_ = std::exchange(t_source.noting, this);
+  at_ = first = random_state();
+}
+
+void RandomTrace::end() {
+  t_source.noting = outer_;
+}
+
+void RandomTrace::note(RandomState from, RandomState to) {
+  if (!same(from, at_)) jumps.push_back({draws_, from});
+  ++draws_;
+  at_ = to;
+  if (outer_) outer_->note(from, to);
+}
+
+RandomSource set_random_source(RandomSource source) {
+  return std::exchange(t_source, source);
+}
+
+RandomSource again(const RandomTrace& trace) {
+  RandomSource s;
+  s.state = trace.first;
+  s.along = &trace;
+  return s;
 }
 
 void manual_seed(uint64_t seed) {
-  if (t_aside) {
-    t_aside = {seed, 0};
+  if (t_source.state) {
+    t_source.state = {seed, 0};
     return;
   }
   Generator& g = generator();
@@ -60,15 +95,15 @@ uint64_t initial_seed() {
 }
 
 RandomState random_state() {
-  if (t_aside) return *t_aside;
+  if (t_source.state) return *t_source.state;
   Generator& g = generator();
   std::lock_guard lock(g.mutex);
   return g.state;
 }
 
 void set_random_state(RandomState state) {
-  if (t_aside) {
-    t_aside = state;
+  if (t_source.state) {
+    t_source.state = state;
     return;
   }
   Generator& g = generator();
@@ -78,10 +113,19 @@ void set_random_state(RandomState state) {
 }
 
 RandomState take_random(int64_t count, int words) {
-  if (t_aside) return taken(*t_aside, count, words);
-  Generator& g = generator();
-  std::lock_guard lock(g.mutex);
-  return taken(g.state, count, words);
+  const auto take = [&](RandomState& state) {
+    return std::exchange(state, end_of(state, count, words));
+  };
+  RandomState from;
+  if (t_source.state) {
+    from = take(own_state());
+  } else {
+    Generator& g = generator();
+    std::lock_guard lock(g.mutex);
+    from = take(g.state);
+  }
+  if (t_source.noting) t_source.noting->note(from, end_of(from, count, words));
+  return from;
 }
 
 }  // namespace pyflame

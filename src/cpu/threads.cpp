@@ -35,6 +35,22 @@
 #include "pyflame/error.h"
 
 namespace pyflame::cpu {
+
+bool stack_is_small() {
+  constexpr size_t kSmall = size_t{512} << 10;
+  thread_local signed char small = -1;
+  if (small < 0) {
+    pthread_attr_t attr;
+    size_t size = SIZE_MAX;
+    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+      pthread_attr_getstacksize(&attr, &size);
+      pthread_attr_destroy(&attr);
+    }
+    small = size < kSmall;
+  }
+  return small != 0;
+}
+
 namespace {
 
 // ---- how many --------------------------------------------------------------------------------
@@ -373,21 +389,6 @@ int threads_to_be_had(int n) {
 }
 
 }  // namespace
-
-bool stack_is_small() {
-  constexpr size_t kSmall = size_t{512} << 10;
-  thread_local signed char small = -1;
-  if (small < 0) {
-    pthread_attr_t attr;
-    size_t size = SIZE_MAX;
-    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
-      pthread_attr_getstacksize(&attr, &size);
-      pthread_attr_destroy(&attr);
-    }
-    small = size < kSmall;
-  }
-  return small != 0;
-}
 
 namespace {
 

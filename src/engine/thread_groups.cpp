@@ -44,7 +44,13 @@ struct ThreadGroup {
 // What is pending runs on a thread of its own: the scratch memory of this one's kernels, made
 // after the group, is gone already.
 ThreadGroup::~ThreadGroup() {
-  if (!group->empty() || bytes_aside(*group) > 0) {
+  bool waits;
+  {
+    const AtWork here;                   // a thread that ends has no GIL
+    std::lock_guard lock(group->mutex);  // others may be running it
+    waits = !group->empty() || bytes_aside(*group) > 0;
+  }
+  if (waits) {
     try {
       std::thread([g = group] {
         const AtWork here;
@@ -55,7 +61,7 @@ ThreadGroup::~ThreadGroup() {
       // No thread to be had: whoever reads the values later runs them.
     }
   }
-  const AtWork here;  // a thread that ends has no GIL
+  const AtWork here;
   {
     std::lock_guard lock(group->mutex);
     group->error = nullptr;

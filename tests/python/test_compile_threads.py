@@ -54,6 +54,27 @@ def test_threads_from_the_first_call_on():
     assert calls(c)[0] > 10, c.report()
 
 
+@pytest.mark.usefixtures("hasty_switches")
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_calls_of_all_threads_are_counted(kinds):
+    """Those without Python, too, while others find that one is at it or call with other arguments."""
+    weight = pf.randn(640, 640)
+    c = pf.compile(lambda x: x @ weight, **CAPTURED)
+    xs = [pf.randn(64 + i, 640) for i in range(kinds)]
+
+    def work(number):
+        with pf.no_grad():
+            for i in range(100):
+                c(xs[(i // 7 + number) % kinds])
+
+    for x in 5 * xs:  # what others call while one captures or compares is in no count
+        with pf.no_grad():
+            c(x)
+    before = sum(calls(c))
+    together(work)
+    assert sum(calls(c)) == before + 4 * 100, c.report()
+
+
 def test_threads_that_want_gradients():
     """Backward passes of a module that threads share belong to their own forward passes."""
     m = model(0.0)

@@ -94,3 +94,61 @@ def test_what_one_thread_does_alone_is_interrupted(work):
 
 def test_linear_algebra_is_interrupted():
     interrupted("pf.linalg.eig(batch)[0].abs().sum().item()", BATCH, 1)
+
+
+WHILE_OTHERS_TRAIN = """
+import os, signal, sys, threading, time
+import pyflame as pf
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.setswitchinterval(1e-5)
+F, nn = pf.nn.functional, pf.nn
+
+def made(seed):
+    pf.manual_seed(seed)
+    m = nn.Sequential(nn.Linear(13, 32), nn.Tanh(), nn.Linear(32, 5))
+    return m, pf.optim.AdamW(m.parameters(), lr=0.01), pf.randn(6, 13), pf.randint(0, 5, (6,))
+
+def train(m, o, x, y, call, steps):
+    losses = []
+    for _ in range(steps):
+        o.zero_grad()
+        loss = F.cross_entropy(call(x), y)
+        loss.backward()
+        o.step()
+        losses.append(loss.item())
+    return losses
+
+def run(i):
+    m = works[i][0]
+    found[i] = train(*works[i], pf.compile(m, mode="reduce-overhead") if i % 2 else m, 300)
+
+def kill():
+    for _ in range(4):
+        time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+        heard.wait()
+        heard.clear()
+
+want = [train(*(w := made(i)), w[0], 300) for i in range(3)]
+works, found, heard, hits = [made(i) for i in range(3)], [None] * 3, threading.Event(), 0
+mine, killer = made(9), threading.Thread(target=kill)
+threads = [killer, *(threading.Thread(target=run, args=(i,)) for i in range(3))]
+for t in reversed(threads):
+    t.start()
+while any(t.is_alive() for t in threads):
+    try:
+        while any(t.is_alive() for t in threads):
+            train(*mine, mine[0], 3)
+    except KeyboardInterrupt:
+        hits += 1
+        heard.set()
+print(hits, found == want, train(*(w := made(0)), w[0], 300) == want[0])
+"""
+
+
+def test_others_train_while_the_main_thread_is_interrupted():
+    """Their steps are those of a run alone; the main thread hears each signal, and computes rightly then."""
+    r = subprocess.run(
+        [sys.executable, "-c", WHILE_OTHERS_TRAIN], capture_output=True, text=True, timeout=600
+    )
+    assert r.stdout == "4 True True\n", r.stderr

@@ -405,6 +405,18 @@ def test_a_mapped_file_that_somebody_cuts(mapped, how):
     path.unlink()
 
 
+@pytest.mark.parametrize("show", [pf.Tensor.numpy, np.asarray, np.from_dlpack, memoryview])
+def test_what_was_cut_is_not_shown_to_others(mapped, show):
+    path, tree, _ = mapped
+    x = tree["x"]
+    os.truncate(path, 8192)
+    assert show(x[:100])[3] == 3 and show(x[:0]).shape == (0,)  # these are there
+    with pytest.raises((pf.FileError, BufferError), match="became shorter"):
+        show(x[-10:])
+    with pytest.raises((pf.FileError, BufferError), match="became shorter"):
+        show(x.reshape(100, 1000)[:, ::3])
+
+
 def test_numpy_reads_zeros_of_what_was_cut(mapped):
     path, tree, _ = mapped
     n = tree["x"].numpy()

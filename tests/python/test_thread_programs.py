@@ -44,6 +44,8 @@ class Shared:
         self.step = pf.compile(train_once, **CAPTURED)
         self.normed = parametrizations.weight_norm(nn.Linear(13, 5))
         self.x = pf.randn(6, 13)
+        self.trained = []  # models of threads
+        self.handles = []  # of hooks, which whoever comes removes
 
 
 def train_once(m, o, x, y):
@@ -132,6 +134,30 @@ def checkpointed(w):
         loss.backward()
         w.o.step()
         w.keep(loss, x.grad)
+
+
+def runs_twice(x, **how):
+    """A checkpoint that draws numbers, as others do meanwhile: again it draws those that it has drawn."""
+    x, runs = x.clone().requires_grad_(), []
+
+    def part(x):
+        x = F.dropout(x, 0.4)
+        pf.rand(3)
+        return x * checkpoint(lambda x: F.dropout(x.exp(), 0.3), x, use_reentrant=False)
+
+    def whole(x):
+        runs.append((part(x) + part(F.dropout(x))).detach())
+        return runs[-1] * x.sin()
+
+    checkpoint(whole, x, **how).sum().backward()
+    assert len(runs) == 2 and same(runs[:1], runs[1:])
+    assert same([x.grad], [runs[0] * x.cos()])
+
+
+def dropped_and_checkpointed(w):
+    for i, (x, y) in enumerate(w.data):
+        runs_twice(x, use_reentrant=bool(i % 2), early_stop=False)
+        w.keep(train_once(w.m, w.o, x, y))
 
 
 def loader(w):
@@ -249,6 +275,116 @@ def hooked_by_all(w):
     assert len(count) == 4 * len(w.data), count
 
 
+def hooks_of_others(w):
+    """Threads remove each other's hooks, also while the model that has them runs."""
+    handles, first = w.shared.handles, w.shared.model[0]
+    for x, _ in w.data:
+        handles += [
+            first.register_forward_hook(lambda *given: None),
+            first.register_full_backward_hook(lambda *given: None),
+            first.weight.register_hook(lambda g: g),
+            first.weight.register_post_accumulate_grad_hook(lambda p: None),
+            nn.modules.module.register_module_forward_pre_hook(lambda *given: None),
+        ]
+        w.keep(w.shared.model(x), *pf.autograd.grad(w.shared.model(x).sum(), [first.weight]))
+        for _ in range(5):
+            handles.pop(len(handles) // 2).remove()
+
+
+def fails(w):
+    """Backward passes that a hook of the program ends, beside others that go on."""
+
+    def refuse(g):
+        raise LookupError("refused")
+
+    for i, (x, y) in enumerate(w.data):
+        hidden = w.m[:3](x)
+        handle = hidden.register_hook(refuse) if i % 2 else w.m[0].weight.register_hook(refuse)
+        with pytest.raises(LookupError, match="refused"):
+            w.m[3:](hidden).sum().backward()
+        handle.remove()
+        w.keep(train_once(w.m, w.o, x, y))
+
+
+def in_a_thread(work):
+    def run():
+        pf.set_device(DEVICE)
+        found.append(work())
+
+    found = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def outlived(w):
+    """Graphs of threads that have ended, whose backward pass is run here, and by another of them."""
+    for i, (x, y) in enumerate(w.data):
+        w.o.zero_grad()
+        loss = in_a_thread(lambda x=x, y=y: F.cross_entropy(w.m(x), y))
+        if i % 2:
+            in_a_thread(loss.backward)
+        else:
+            loss.backward()
+        w.o.step()
+        w.keep(loss)
+
+
+def saved_by_others(w):
+    """The state of a model that its own thread trains is written by others: some state of it, whole."""
+    w.shared.trained.append(w.m)
+    for x, y in w.data:
+        w.keep(train_once(w.m, w.o, x, y))
+        for m in list(w.shared.trained):
+            file = io.BytesIO()
+            pf.save(m.state_dict(), file)
+            file.seek(0)
+            read = pf.load(file)
+            assert all(read[k].shape == v.shape for k, v in m.state_dict().items())
+            assert all(pf.isfinite(v).all() for v in read.values())
+
+
+def workers(w):
+    """Processes that a thread forks off while the others do what they do."""
+    data = pf.utils.data.TensorDataset(*(pf.cat(parts).cpu() for parts in zip(*w.data)))
+    for x, y in pf.utils.data.DataLoader(data, batch_size=9, num_workers=2):
+        w.keep(train_once(w.m, w.o, x.to(DEVICE), y.to(DEVICE)))
+
+
+def switched(w):
+    """Switches that belong to a thread are what it has made them."""
+
+    def state():
+        return (
+            pf.is_grad_enabled(), pf.is_inference_mode_enabled(), pf.is_autocast_enabled("cpu"),
+            pf.get_autocast_dtype("cpu"), pf.is_autocast_cache_enabled(), str(pf.get_default_device()),
+        )  # fmt: skip
+
+    before = state()
+    for i, (x, y) in enumerate(w.data):
+        with (
+            pf.set_grad_enabled(bool(i % 2)),
+            pf.autocast("cpu", enabled=bool(i % 3), dtype=pf.float16, cache_enabled=bool(i % 2)),
+            pf.device("meta"),
+        ):
+            expected = bool(i % 2), False, bool(i % 3), pf.float16, bool(i % 2), "meta"
+            for _ in range(5):
+                assert w.m(x).requires_grad == expected[0] and state() == expected
+            assert pf.ones(1).device.type == "meta"
+        assert state() == before
+        w.keep(train_once(w.m, w.o, x, y))
+
+
+def other_counts(w):
+    """The process has other numbers of threads meanwhile, which changes no result."""
+    before = pf.get_num_threads()
+    for i, (x, y) in enumerate(w.data):
+        pf.set_num_threads(1 + i % 3)
+        w.keep(train_once(w.m, w.o, x, y), (x.repeat(2000, 3) @ x.repeat(5, 3).T).sum(1))
+    pf.set_num_threads(before)
+
+
 def traced(w):
     for x, _ in w.data[:2]:
         traced = fx.symbolic_trace(w.m)
@@ -305,8 +441,13 @@ def own_generator(w):
 WORKS = [
     eager, captured, captured_by_all, compiled_module, dynamic, scaled, checkpointed, loader, inference,
     shared_gradients, copies, forgets, resets, parametrized, hooked, traced, functional, profiled, sharing,
-    hooks_of_gradients, own_generator, hooked_by_all,
+    hooks_of_gradients, own_generator, hooked_by_all, dropped_and_checkpointed, hooks_of_others, fails,
+    outlived, saved_by_others, workers, switched, other_counts,
 ]  # fmt: skip
+
+
+if "libtsan" in os.environ.get("LD_PRELOAD", ""):
+    WORKS.remove(workers)  # it ends forked processes that start threads
 
 
 def made(seed):
@@ -399,3 +540,17 @@ def test_others_draw_while_a_checkpoint_runs_again(use_reentrant):
     draw()
     assert len(runs) == 2 and same(expected, others)
     assert same([dropped.exp(), dropped.exp() * dropped], [out, w.grad])
+
+
+def test_threads_share_a_generator():
+    """Each number is drawn by one of them."""
+    shared, alone = pf.Generator().manual_seed(3), pf.Generator().manual_seed(3)
+    found = []
+
+    def work(number):
+        for _ in range(100):
+            found.append(pf.rand(4, generator=shared).tolist())
+
+    together(work)
+    assert sorted(found) == sorted(pf.rand(4, generator=alone).tolist() for _ in range(400))
+    assert pf.equal(shared.get_state(), alone.get_state())

@@ -211,6 +211,9 @@ def test_tensors_of_files(tmp_path):
 
 def test_switches_and_questions():
     pf.set_deterministic_debug_mode("warn")
+    assert pf.get_deterministic_debug_mode() == 1
+    assert pf.is_deterministic_algorithms_warn_only_enabled()
+    pf.use_deterministic_algorithms(True)
     assert pf.get_deterministic_debug_mode() == 2
     assert (
         not pf.is_deterministic_algorithms_warn_only_enabled() and not pf.is_warn_always_enabled()

@@ -461,7 +461,7 @@ class Step:
             return
         cells = [(c.number, c.optimizer, c.groups) for c in recording.cells]
         alone = variant.tree.is_leaf() and variant.picks == [("made", 0)]
-        self.quick = _C._Replay(
+        quick = _C._Replay(
             variant.capture, given.signature, self.how.verify_every - variant.since_verified,
             (
                 variant, variant.capture, _module.changes, _module.changes[0], _live, variant.lock,
@@ -470,15 +470,16 @@ class Step:
                 _optimizer._after_all, None if alone else variant.result, variant.theirs,
             ),
         )  # fmt: skip
+        self._slow_down(quick)
 
-    def _slow_down(self):
-        """Python runs again: it has the numbers of the calls without."""
-        quick, self.quick = self.quick, None
+    def _slow_down(self, then=None):
+        """Python runs again, or `then` without: it has the numbers of the calls without."""
+        quick, self.quick = self.quick, then  # of threads that come at once one has it
         if quick is not None:
-            runs, quick.runs = quick.runs, 0
+            variant, runs = quick.end()
             self._replays += runs
-            self.hasty.since_verified += runs
-            self.hasty.called = self.replays + self.always
+            variant.since_verified += runs
+            variant.called = self.replays + self.always
 
     @property
     def replays(self):

@@ -421,13 +421,13 @@ class Replayed(Run):
             seen = _Seen(given, ())
             results = [g for g, w in zip(self.capture.given(), r.wanted) if w]
             seen.results = [[t, version] for t, version in results]
-        r.surroundings.random = self.random or self.capture.began()
+        random = self.random or self.capture.began()
         levels = _C._set_levels_aside()  # of vmaps and hooks around the pass, or the write
         if self.kept is not None:
             self.kept.put_back()
         outer = _C._set_runs_again(True)
         try:
-            with r.surroundings.around(), r.recomputing(), set_grad_enabled(r.with_grad):
+            with r.surroundings.around(random), r.recomputing(), set_grad_enabled(r.with_grad):
                 args, kwargs = given.taken()
                 leaves, _ = tree_flatten(r.step.function(*args, **kwargs))
         finally:

@@ -124,22 +124,29 @@ def _keeps_all():
 
 
 class _Surroundings:
-    """What the function ran under: random state, autocast."""
+    """What the function ran under: random numbers, autocast."""
 
     def __init__(self, preserve_rng_state):
-        self.random = _C._random_state() if preserve_rng_state else None
+        # Within it the first run; then it has the numbers that came, also between those of other threads.
+        self.random = _C._RandomTrace() if preserve_rng_state else None
         self.cache = _C.is_autocast_cache_enabled()
         self.autocast = [
             (kind, _C._autocast_dtype(kind), _C._autocast_enabled(kind)) for kind in range(3)
         ]
 
+    def first(self):
+        return self.random or contextlib.nullcontext()
+
     @contextlib.contextmanager
-    def around(self):
+    def around(self, random):
+        """`random`: the trace of what was drawn; None: as it comes."""
         # Beside other threads, which draw meanwhile; a capture has the state itself to look at.
-        aside = self.random is not None and not _C._capturing()
-        before = _C._set_random_aside(self.random) if aside else _C._random_state()
-        if self.random is not None and not aside:
-            _C._set_random_state(*self.random)
+        aside = random is not None and not _C._capturing()
+        if aside:
+            before = _C._set_random_source(random.again())
+        elif random is not None:
+            before = _C._random_state()
+            _C._set_random_state(*random.first)
         regions = [_C._autocast_enter(*state, self.cache) for state in self.autocast]
         try:
             yield
@@ -147,8 +154,8 @@ class _Surroundings:
             for region in reversed(regions):
                 _C._autocast_exit(region)
             if aside:
-                _C._set_random_aside(before)
-            elif self.random is not None:
+                _C._set_random_source(before)
+            elif random is not None:
                 _C._set_random_state(*before)
 
     @contextlib.contextmanager
@@ -157,7 +164,7 @@ class _Surroundings:
         outer, recomputation.on = recomputation.on, True
         captures = _C._set_runs_again(True)
         try:
-            with self.around(), enable_grad(), _keeps_all():
+            with self.around(self.random), enable_grad(), _keeps_all():
                 yield
         finally:
             recomputation.on = outer
@@ -178,7 +185,7 @@ class CheckpointFunction(Function):
         ctx.where = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.where))
-        with no_grad():
+        with no_grad(), ctx.surroundings.first():
             return run_function(*args)
 
     @staticmethod
@@ -327,7 +334,8 @@ def _without_reentry(run, args, kwargs, preserve, context_fn, check, early_stop)
         return again_context
 
     frame = _Frame(run, args, kwargs, _Surroundings(preserve), context, check, early_stop)
-    with saved_tensors_hooks(frame.pack, _unpack), _keeps_all(), forward_context:
+    first = frame.surroundings.first()
+    with saved_tensors_hooks(frame.pack, _unpack), _keeps_all(), first, forward_context:
         return run(*args, **kwargs)
 
 
