@@ -4,6 +4,7 @@ from .. import _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 
 
 def _parameter(shape, device, dtype):
@@ -29,6 +30,7 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
+        whole_numbers(self, in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = _parameter((out_features, in_features), device, dtype)
