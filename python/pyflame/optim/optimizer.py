@@ -246,6 +246,11 @@ class Optimizer:
         """Updates all parameters that have a gradient. `closure` computes the loss anew."""
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(
+                    f"pf.optim.{type(self).__name__}.step: got {type(closure).__name__}; expected nothing, or a "
+                    "function that computes the loss anew"
+                )
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
