@@ -3,7 +3,6 @@ is a line somewhere inside that looked for an attribute of it."""
 
 import contextlib
 import functools
-import inspect
 import os
 import sys
 import types
@@ -63,7 +62,7 @@ def _raised(f, name, args, kwargs, error, bound=False):
     code = getattr(f, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code else ()
     rest = "*args"
-    if code and code.co_flags & inspect.CO_VARARGS:
+    if code and code.co_flags & 4:  # it takes *args
         rest = "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
     given = [(names[i] if i < len(names) else rest, v) for i, v in enumerate(args)]
     for parameter, value in [*given[bound:], *kwargs.items()]:
@@ -172,7 +171,7 @@ def name_constructors(space):
         if name.startswith("_") or not isinstance(kind, type):
             continue
         given = kind.__init__
-        made = inspect.unwrap(given) if hasattr(given, "__wrapped__") else given
+        made = getattr(given, "__wrapped__", given)
         if not isinstance(made, types.FunctionType) or not made.__qualname__.startswith("_"):
             continue
         own = types.FunctionType(

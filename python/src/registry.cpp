@@ -159,8 +159,8 @@ std::string describe(PyObject* o) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     std::string kind = PyTuple_Check(o) ? "tuple" : "list";
     if (n == 0) return "empty " + kind;
-    std::vector<std::string> classes;  // the first three of its elements
-    for (Py_ssize_t i = 0; i < n && classes.size() < 3; ++i) {
+    std::vector<std::string> classes;  // up to three, of the first elements
+    for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 1000) && classes.size() < 3; ++i) {
       std::string name = class_name(PySequence_Fast_GET_ITEM(o, i));
       if (std::ranges::find(classes, name) == classes.end()) classes.push_back(std::move(name));
     }
