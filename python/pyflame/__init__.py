@@ -274,7 +274,9 @@ def __getattr__(name):
         value = _import("_typed").typed(name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'pyflame' has no attribute '{name}'")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'pyflame' has no attribute '{name}'")
+    raise _import("_torch.missing").MissingHere(_C._import(__name__), name)
 
 
 def __dir__():
@@ -288,3 +290,6 @@ __all__ = sorted(
     if not n.startswith("_") and n not in vars(__import__("builtins"))
 )
 _C._import_ended()
+
+if "PYFLAME_" in " ".join(_os.environ):
+    _import("_variables").warn()

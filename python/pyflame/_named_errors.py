@@ -22,7 +22,7 @@ _EXPECTED = (
 
 def _expected(name):
     for names, what in _EXPECTED:
-        if name in names:
+        if name.lstrip("*") in names:
             return what
     return "what its documentation names"
 
@@ -61,7 +61,10 @@ def _raised(f, name, args, kwargs, error, bound=False):
     )
     code = getattr(f, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code else ()
-    given = [(names[i] if i < len(names) else str(i), v) for i, v in enumerate(args)]
+    rest = "*args"
+    if code and code.co_flags & 4:  # it takes *args
+        rest = "*" + code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+    given = [(names[i] if i < len(names) else rest, v) for i, v in enumerate(args)]
     for parameter, value in [*given[bound:], *kwargs.items()]:
         if any(part is error.obj for part in _parts(value)):
             return TypeError(
@@ -144,3 +147,39 @@ def name_errors(module, *only):
                 value.__new__ = staticmethod(named(value.__new__, full))
         elif code:
             space[name] = named(value, full)
+
+
+def listed(name, given):
+    """The parameters given to the function `name`, as a list. What is none is mostly a model, or a method
+    that was not called."""
+    if hasattr(type(given), "__iter__") or hasattr(type(given), "__getitem__"):
+        return list(given)
+    what = type(given).__qualname__
+    do = "pass a list of them"
+    if hasattr(given, "parameters"):
+        do = "pass model.parameters()"
+    elif callable(given):
+        what = f"{what} {getattr(given, '__qualname__', what)}"
+        do = "call it: model.parameters()"
+    raise TypeError(f"pf.{name}: got {what}; expected parameters, one after the other; {do}")
+
+
+def name_constructors(space):
+    """Gives the public classes among `space` whose __init__ is a private base's one of their own: Python's
+    errors, such as that an argument is missing, say its name."""
+    for name, kind in list(space.items()):
+        if name.startswith("_") or not isinstance(kind, type):
+            continue
+        given = kind.__init__
+        made = getattr(given, "__wrapped__", given)
+        if not isinstance(made, types.FunctionType) or not made.__qualname__.startswith("_"):
+            continue
+        own = types.FunctionType(
+            made.__code__, made.__globals__, made.__name__, made.__defaults__, made.__closure__
+        )
+        functools.update_wrapper(own, made)
+        del own.__wrapped__
+        own.__kwdefaults__ = made.__kwdefaults__
+        own.__qualname__ = f"{kind.__name__}.__init__"
+        full = f"{_shown(kind.__module__).partition('.')[0]}.{kind.__name__}"
+        kind.__init__ = own if made is given else named(own, full)

@@ -138,6 +138,14 @@ int find_keyword(const Signature& s, PyObject* name, PyObject* value, Extras* ex
 
 }  // namespace
 
+// A class by its own name: the plain ones are told from their objects.
+static std::string class_name(PyObject* o) {
+  if (is_tensor(o)) return "Tensor";
+  if (PyType_Check(o))
+    return std::string("the class ") + reinterpret_cast<PyTypeObject*>(o)->tp_name;
+  return Py_TYPE(o)->tp_name;
+}
+
 std::string describe(PyObject* o) {
   if (is_tensor(o)) {
     std::ostringstream s;
@@ -151,9 +159,16 @@ std::string describe(PyObject* o) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     std::string kind = PyTuple_Check(o) ? "tuple" : "list";
     if (n == 0) return "empty " + kind;
-    return kind + " of " + Py_TYPE(PySequence_Fast_GET_ITEM(o, 0))->tp_name;
+    std::vector<std::string> classes;  // up to three, of the first elements
+    for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 1000) && classes.size() < 3; ++i) {
+      std::string name = class_name(PySequence_Fast_GET_ITEM(o, i));
+      if (std::ranges::find(classes, name) == classes.end()) classes.push_back(std::move(name));
+    }
+    std::string text = kind + " of " + classes[0];
+    for (size_t i = 1; i < classes.size(); ++i) text += " and " + classes[i];
+    return text;
   }
-  return Py_TYPE(o)->tp_name;
+  return class_name(o);
 }
 
 namespace {
@@ -247,7 +262,7 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t nargs,
       if (convert_complex(p, given[i], all, &(*values)[static_cast<size_t>(i)])) continue;
       if (why)
         *why = "argument '" + p.name + "' must be " + type_text(p.type, p.optional) + ", not " +
-               (is_tensor(given[i]) ? describe(given[i]) : Py_TYPE(given[i])->tp_name);
+               describe(given[i]);
       return false;
     }
   }

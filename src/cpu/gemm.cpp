@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/backends.h"
 #include "cpu/gemm_cells.h"
 #include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
@@ -20,6 +21,8 @@ GemmSource from_environment() {
   const char* text = std::getenv("PYFLAME_GEMM");
   if (text && std::strcmp(text, "onednn") == 0) return GemmSource::OneDnn;
   if (text && std::strcmp(text, "own") == 0) return GemmSource::Own;
+  if (text && *text)
+    notice((std::string("PYFLAME_GEMM='") + text + "' is ignored: expected onednn or own").c_str());
   return GemmSource::Auto;
 }
 std::atomic<GemmSource>& source() {

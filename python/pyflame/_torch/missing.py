@@ -1,6 +1,6 @@
 """What is said when a program asks for a name of torch that is not there."""
 
-import difflib
+import os
 
 # Names of torch, or beginnings of them: what to do instead. The longest that fits is said.
 ADVICE = {
@@ -52,12 +52,23 @@ def advice(full):
     return None
 
 
+def _plain(name):
+    return name.casefold().replace("_", "")
+
+
 def near(name, names):
     """The name that was probably meant, or None."""
-    if len(name) < 4:
-        return None
-    found = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, 0.8)
-    return found[0] if found else None
+    plain = {}
+    for other in names:
+        if not other.startswith("_"):
+            plain.setdefault(_plain(other), other)
+    alike = _plain(name)
+    if alike in plain or len(name) < 4:
+        return plain.get(alike)
+    import difflib  # its regular expressions take longer to import than we do
+
+    found = difflib.get_close_matches(alike, plain, 1, 0.8)
+    return plain[found[0]] if found else None
 
 
 def reason(module, name, names):
@@ -89,5 +100,26 @@ class MissingName(AttributeError):
         return AttributeError, (str(self),)
 
 
-# What a traceback calls it.
-MissingName.__module__, MissingName.__qualname__ = "builtins", "AttributeError"
+class MissingHere(MissingName):
+    """The same of `import pyflame`, whose names are more than Python looks through for a guess."""
+
+    def __str__(self):
+        text, full = f"module 'pyflame' has no attribute '{self.name}'", f"torch.{self.name}"
+        told = advice(full)
+        if told is None and _only_there(self.name):
+            told = f"{full} is there for programs under `pyflame run`"
+        if told is None and (other := near(self.name, dir(self.module))):
+            told = f"did you mean '{other}'?"
+        return f"{text}; {told}" if told else text
+
+
+def _only_there(name):
+    """Whether a module has its name under PyTorch's alone."""
+    return os.path.exists(os.path.join(os.path.dirname(__file__), "only", name)) or os.path.exists(
+        os.path.join(os.path.dirname(__file__), "only", f"{name}.py")
+    )
+
+
+# What a traceback calls them.
+for _kind in (MissingName, MissingHere):
+    _kind.__module__, _kind.__qualname__ = "builtins", "AttributeError"

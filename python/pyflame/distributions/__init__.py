@@ -5,6 +5,7 @@ Gamma, Beta, Dirichlet and StudentT too (implicit reparameterization). Samples c
 generator and are the same on every device.
 """
 
+from .._named_errors import name_constructors as _name_constructors
 from . import (
     constraints,
     kl_across,  # noqa: F401 (registers its rules)
@@ -71,3 +72,5 @@ __all__ = [
     "VonMises", "Weibull", "Wishart", "biject_to", "constraints", "identity_transform", "kl_divergence", "register_kl",
     "transform_to", "transforms",
 ]  # fmt: skip
+
+_name_constructors(globals())

@@ -1,6 +1,7 @@
 """Layers and models. Names and meaning as in torch.nn."""
 
 from .. import _C
+from .._named_errors import name_constructors as _name_constructors
 from . import functional, init, utils
 from .activations import (
     CELU,
@@ -101,6 +102,7 @@ from .resampling import __all__ as _RESAMPLING
 from .transformer import *  # noqa: F403
 from .transformer import __all__ as _TRANSFORMERS
 
+_name_constructors(globals())
 _MODULES = ("attention", "common_types", "parallel")  # imported when they are used
 __all__ = [
     "functional", "init", "utils", "Module", "Parameter", "Buffer", "UninitializedBuffer",

@@ -5,7 +5,7 @@ import operator
 from collections import OrderedDict
 
 from .._C import Tensor
-from .module import Module, _addindent
+from .module import Module, _addindent, no_module
 from .parameter import Parameter
 
 
@@ -36,7 +36,7 @@ class _Numbered(Module):
     def __setitem__(self, index, module):
         key = self._key(index)
         if not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise no_module(self, module)
         self._modules[key] = module
 
     def __delitem__(self, index):
@@ -51,13 +51,18 @@ class _Numbered(Module):
         return self
 
     def extend(self, modules):
+        if not hasattr(type(modules), "__iter__"):
+            raise TypeError(
+                f"pf.nn.{type(self).__name__}: got one {type(modules).__name__}; expected several modules; "
+                "pass a list of them"
+            )
         for module in list(modules):
             self.append(module)
         return self
 
     def insert(self, index, module):
         if not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise no_module(self, module)
         modules = list(self)
         modules.insert(index, module)
         self._renumber(modules)
@@ -173,7 +178,7 @@ class ModuleDict(Module):
     def __setitem__(self, key, module):
         if key in self._modules:
             if not isinstance(module, Module):
-                raise TypeError(f"{type(module).__name__} is not a Module subclass")
+                raise no_module(self, module)
             self._modules[key] = module
         else:
             self.add_module(key, module)

@@ -6,6 +6,7 @@ from .. import _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 
 __all__ = [f"Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3)]
 _MODES = ("zeros", "reflect", "replicate", "circular")
@@ -24,6 +25,7 @@ class _ConvNd(Module):
     ):  # fmt: skip
         super().__init__()
         name = f"pf.nn.{type(self).__name__}"
+        whole_numbers(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if groups <= 0 or in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{name}: got {in_channels} and {out_channels} channels in {groups} groups; "
@@ -58,7 +60,13 @@ class _ConvNd(Module):
     def _each(self, value, what):
         if hasattr(value, "__index__"):
             return (operator.index(value),) * self._dims
-        value = tuple(map(operator.index, value))
+        try:
+            value = tuple(map(operator.index, value))
+        except TypeError:
+            raise TypeError(
+                f"pf.nn.{type(self).__name__}: got {what}={value!r}; expected a whole number, or "
+                f"{self._dims} of them"
+            ) from None
         if len(value) != self._dims:
             raise ValueError(
                 f"pf.nn.{type(self).__name__}: got {what} {value}; expected one number or "

@@ -5,6 +5,7 @@ from .._named_errors import named as _named
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 
 
 def _named_rows(method):
@@ -80,6 +81,7 @@ class Embedding(_Table):
         dtype=None,
     ):
         super().__init__()
+        whole_numbers(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = _row("Embedding", padding_idx, num_embeddings)
@@ -155,6 +157,7 @@ class EmbeddingBag(_Table):
         dtype=None,
     ):
         super().__init__()
+        whole_numbers(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = _row("EmbeddingBag", padding_idx, num_embeddings)

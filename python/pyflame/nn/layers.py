@@ -4,6 +4,7 @@ from .. import _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 
 
 def _parameter(shape, device, dtype):
@@ -29,6 +30,7 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
+        whole_numbers(self, in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = _parameter((out_features, in_features), device, dtype)
@@ -97,9 +99,11 @@ class Bilinear(Module):
         )
 
 
-def _shape(normalized_shape):
-    if isinstance(normalized_shape, int):
-        return (normalized_shape,)
+def _shape(layer, normalized_shape):
+    """normalized_shape as a tuple."""
+    if not hasattr(type(normalized_shape), "__iter__") or isinstance(normalized_shape, str):
+        whole_numbers(layer, normalized_shape=normalized_shape)
+        return (int(normalized_shape),)
     return tuple(normalized_shape)
 
 
@@ -116,7 +120,7 @@ class LayerNorm(Module):
         dtype=None,
     ):
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = _shape(self, normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
@@ -149,7 +153,7 @@ class RMSNorm(Module):
         self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None
     ):
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = _shape(self, normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
@@ -176,6 +180,10 @@ class Dropout(Module):
 
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
+        if isinstance(p, str):
+            raise TypeError(
+                f"pf.nn.{type(self).__name__}: got p={p!r}; expected a number; convert it with float()"
+            )
         if not 0 <= p <= 1:
             raise ValueError(f"pf.nn.Dropout: p is {p}; expected a probability between 0 and 1")
         self.p = p

@@ -145,6 +145,18 @@ def _parse_to(*args, device=None, dtype=None, non_blocking=False, memory_format=
     return device, dtype, non_blocking, memory_format
 
 
+def no_module(place, given):
+    """The TypeError for what stands where a module is expected."""
+    name = f"pf.nn.{type(place).__name__}"
+    if isinstance(given, type) and issubclass(given, Module):
+        n = given.__name__
+        return TypeError(f"{name}: got the class {n}; expected a module; make one: {n}(...)")
+    return TypeError(
+        f"{name}: {type(given).__name__} is not a Module subclass; expected modules; put functions into "
+        "one whose forward() calls them"
+    )
+
+
 class Module(_WithState):
     """Base class of all layers and models.
 
@@ -338,7 +350,7 @@ class Module(_WithState):
     def add_module(self, name, module):
         self._check_name(name, "module")
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise no_module(self, module)
         changes[0] += 1
         self._modules[name] = _registered("module", self, name, module)
 
@@ -447,7 +459,10 @@ class Module(_WithState):
 
     def train(self, mode=True):
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(
+                f"pf.nn.Module.train: got mode={mode!r} (training mode is expected to be boolean); pass "
+                "True or False"
+            )
         for module in self.modules():
             module.training = mode
         return self

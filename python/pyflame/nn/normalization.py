@@ -5,6 +5,7 @@ from .._grad_mode import recomputation
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 
 __all__ = [
     *(f"{kind}Norm{d}d" for kind in ("Batch", "Instance") for d in (1, 2, 3)),
@@ -51,6 +52,7 @@ class _RunningNorm(_Affine):
         device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
         super().__init__()
+        whole_numbers(self, num_features=num_features)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum

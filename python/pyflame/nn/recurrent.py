@@ -6,6 +6,7 @@ import warnings
 from .. import _C, _ops
 from .module import Module
 from .parameter import Parameter
+from .sizes import whole_numbers
 from .utils.rnn import PackedSequence
 
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
@@ -32,6 +33,7 @@ class RNNBase(Module):
             raise ValueError(f"{name}: got mode {mode!r}; expected one of {tuple(_GATES)}")
         if isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"{name}: got dropout {dropout!r}; expected a number from 0 to 1")
+        whole_numbers(self, input_size=input_size)
         for what, size in (("hidden_size", hidden_size), ("num_layers", num_layers)):
             if not isinstance(size, int):
                 raise TypeError(f"{name}: got {what} {size!r}; expected a whole number")

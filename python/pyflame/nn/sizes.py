@@ -11,6 +11,16 @@ def _ntuple(n, name="parse"):
     return parse
 
 
+def whole_numbers(layer, **sizes):
+    """Raises TypeError for a size of a layer that is none, such as 64 / 2."""
+    for name, size in sizes.items():
+        if not hasattr(size, "__index__"):
+            raise TypeError(
+                f"pf.nn.{type(layer).__name__}: got {name}={size!r}; expected a whole number; divide by "
+                "//, or convert it with int()"
+            )
+
+
 _single = _ntuple(1, "_single")
 _pair = _ntuple(2, "_pair")
 _triple = _ntuple(3, "_triple")

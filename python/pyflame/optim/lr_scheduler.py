@@ -46,6 +46,13 @@ def _each(name, value, groups):
     return [_copied(v) for v in value]
 
 
+def _no_optimizer(scheduler, given):
+    return TypeError(
+        f"pf.optim.lr_scheduler.{type(scheduler).__name__}: {type(given).__name__} is not an Optimizer; "
+        "expected the one whose learning rate is to be set; pass it first"
+    )
+
+
 class LRScheduler:
     """Base class: sets the learning rate of each group at every `step()`.
 
@@ -60,7 +67,7 @@ class LRScheduler:
 
     def __init__(self, optimizer, last_epoch=-1):
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            raise _no_optimizer(self, optimizer)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -729,7 +736,7 @@ class ReduceLROnPlateau(LRScheduler):
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"unknown mode {mode!r} or threshold mode {threshold_mode!r}")
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            raise _no_optimizer(self, optimizer)
         self.optimizer = optimizer
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.min_lrs = _each("min_lr", min_lr, optimizer.param_groups)

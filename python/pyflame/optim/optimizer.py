@@ -11,6 +11,7 @@ from operator import setitem
 from .. import _C, _live, _ops
 from .._C import Tensor
 from .._hooks import add_hook
+from .._named_errors import listed
 from ..autograd import enable_grad
 from . import narrow
 
@@ -23,6 +24,11 @@ _HOOKS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+
+# Options that are numbers, or pairs of them, wherever an optimizer has them.
+_NUMBERS = (
+    "lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho", "lambd", "lr_decay",
+)  # fmt: skip
 
 
 class _Required:
@@ -133,7 +139,7 @@ class Optimizer:
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
-        groups = list(params)
+        groups = listed(f"optim.{type(self).__name__}", params)
         if not groups:
             raise ValueError(
                 f"pf.optim.{type(self).__name__}: got an empty parameter list; expected at least "
@@ -146,7 +152,10 @@ class Optimizer:
 
     def add_param_group(self, param_group):
         if not isinstance(param_group, dict):
-            raise TypeError(f"param group must be a dict; got {type(param_group).__name__}")
+            raise TypeError(
+                f"pf.optim.{type(self).__name__}.add_param_group: got {type(param_group).__name__}; "
+                "expected a dict; pass {'params': parameters}"
+            )
         group = dict(param_group)
         params = group["params"]
         if isinstance(params, set):
@@ -154,7 +163,8 @@ class Optimizer:
                 f"pf.optim.{type(self).__name__}: got a set of parameters, whose order differs from run "
                 "to run; expected a list"
             )
-        params = [params] if isinstance(params, Tensor) else list(params)
+        name = f"optim.{type(self).__name__}"
+        params = [params] if isinstance(params, Tensor) else listed(name, params)
         if params and isinstance(params[0], tuple):
             if not all(isinstance(p, tuple) for p in params):
                 raise ValueError(
@@ -168,6 +178,7 @@ class Optimizer:
                 raise TypeError(
                     f"pf.optim.{type(self).__name__}: optimizer can only optimize Tensors of PyFlame; "
                     f"got {type(p).__module__}.{type(p).__qualname__}"
+                    + ("; pass model.parameters()" if hasattr(p, "parameters") else "")
                 )
             if not p.is_leaf and not self.defaults.get("differentiable"):
                 raise ValueError(
@@ -198,6 +209,14 @@ class Optimizer:
         self.param_groups.append(group)
 
     def _check(self, group):
+        for name in _NUMBERS:
+            value = group.get(name, 0)
+            for v in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(v, (str, bytes)) or (v is None and name == "lr"):
+                    raise TypeError(
+                        f"pf.optim.{type(self).__name__}: got {name}={value!r}; expected numbers; convert "
+                        "text with float()"
+                    )
         lr = float(group.get("lr", 0.0))
         decay = group.get("weight_decay", 0.0)
         for name, value in (("learning rate", lr), ("weight_decay", decay)):
@@ -227,6 +246,11 @@ class Optimizer:
         """Updates all parameters that have a gradient. `closure` computes the loss anew."""
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(
+                    f"pf.optim.{type(self).__name__}.step: got {type(closure).__name__}; expected nothing, or a "
+                    "function that computes the loss anew"
+                )
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:

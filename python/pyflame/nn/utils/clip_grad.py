@@ -4,6 +4,7 @@ import warnings
 
 from ... import _ops
 from ..._C import Tensor
+from ..._named_errors import listed
 from ..._named_errors import name_errors as _name_errors
 
 __all__ = [
@@ -12,11 +13,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _grads(parameters):
+def _grads(name, parameters):
     if isinstance(parameters, Tensor):
         parameters = [parameters]
     grads = []
-    for p in parameters:
+    for p in listed(f"nn.utils.{name}", parameters):
         g = p.grad
         if g is not None:
             grads.append(g)
@@ -52,7 +53,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scales the gradients by min(1, max_norm / total_norm), in place."""
-    _scale(_grads(parameters), max_norm, total_norm)
+    _scale(_grads("clip_grads_with_norm_", parameters), max_norm, total_norm)
 
 
 def _scale(grads, max_norm, total_norm):
@@ -67,7 +68,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     Returns the norm from before as a 0-d tensor. Nothing waits for it, unless
     error_if_nonfinite asks to look.
     """
-    grads = _grads(parameters)
+    grads = _grads("clip_grad_norm_", parameters)
     if not grads:
         return _ops.tensor(0.0)
     if error_if_nonfinite:
@@ -89,7 +90,7 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Limits each element of the gradients to [-clip_value, clip_value]."""
-    _ops._clip_grad_value_(_grads(parameters), float(clip_value))
+    _ops._clip_grad_value_(_grads("clip_grad_value_", parameters), float(clip_value))
 
 
 _name_errors(__name__)

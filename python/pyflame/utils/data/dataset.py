@@ -247,7 +247,7 @@ def random_split(dataset, lengths, generator=None):
     if sum(lengths) != len(dataset):
         raise ValueError(
             f"pf.utils.data.random_split: lengths sum to {sum(lengths)}; expected the "
-            f"{len(dataset)} samples of the dataset"
+            f"{len(dataset)} samples of the dataset, or fractions that sum to 1"
         )
     order = permutation(len(dataset), generator_of_pass(generator))
     ends = list(itertools.accumulate(lengths))

@@ -152,7 +152,7 @@ class BatchSampler(Sampler[list]):
     def __init__(self, sampler, batch_size, drop_last=False):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
             raise _C.ValueError(
-                f"pf.utils.data: batch_size should be a positive integer, but got {batch_size}"
+                f"pf.utils.data: batch_size should be a positive integer, but got {batch_size!r}"
             )
         _check_flag("BatchSampler", "drop_last", drop_last)
         self.sampler = sampler
