@@ -59,6 +59,11 @@ class _Numbered(Module):
         if not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         modules = list(self)
+        if isinstance(self, Sequential) and not -len(modules) <= index <= len(modules):
+            raise IndexError(
+                f"pf.nn.Sequential: got {index} for an insertion; expected it within the "
+                f"{len(modules)} modules"
+            )
         modules.insert(index, module)
         self._renumber(modules)
         return self
