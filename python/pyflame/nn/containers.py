@@ -259,6 +259,10 @@ class ParameterList(Module):
         return self
 
     def extend(self, values):
+        if isinstance(values, Tensor):
+            raise TypeError(
+                "pf.nn.ParameterList: got a tensor to extend by; expected a list of tensors; write append"
+            )
         for value in list(values):
             self.append(value)
         return self
@@ -356,9 +360,7 @@ class ParameterDict(Module):
         return made
 
     def __ror__(self, other):
-        made = ParameterDict(other)
-        made.update(self)
-        return made
+        return {**other, **dict(self.items())}
 
     def __ior__(self, other):
         self.update(other)
