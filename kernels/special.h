@@ -127,8 +127,11 @@ PF_DEVICE pf_f64 pf_lgamma(pf_f64 x) {
   // One logarithm of what both the shift and the reflection divide by.
   const pf_f64 sine = pf_abs(pf_sin_near(at.angle, 0));
   const pf_f64 up = PF_SELECT(at.below, pf_f64(3.14159265358979323846) * product, one);
-  const pf_f64 rest = pf_log(up / PF_SELECT(at.below, sine, product));
+  // Next to 0 the quotient is no float64: there it is -log |x|.
+  const pf_mask<pf_f64> tiny = pf_abs(x) < pf_f64(1e-280);
+  const pf_f64 rest = pf_log(PF_SELECT(tiny, pf_abs(x), up / PF_SELECT(at.below, sine, product)));
   pf_f64 y = rest + PF_SELECT(at.below, -high, high);
+  y = PF_SELECT(tiny, -rest, y);
   y = PF_SELECT(x == one || x == pf_f64(2), pf_f64(0), y);
   return PF_SELECT(pf_isinf(x), pf_f64(pf_float<double>::infinity()), y);
 }

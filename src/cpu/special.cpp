@@ -77,7 +77,7 @@ double scaled_k(int order, double x) {
   if (std::isinf(x)) return 0;
   if (x > 1) return integral_k(order, x);
   // -(log(x / 2) + gamma) I plus a series of harmonic numbers
-  const double q = x * x / 4, log_half = std::log(x / 2);
+  const double q = x * x / 4, log_half = std::log(x) - M_LN2;  // x / 2 may vanish
   double r;
   if (order == 0) {
     double term = 1, harmonic = 0, sum = -(log_half + kEuler);

@@ -292,20 +292,22 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& gi
     }
     return div(sums, unsqueeze(counts, 1));
   }
+  const auto nothing = [&](int64_t bags) {  // zeros with a history, for empty bags alone
+    return add(ops::raw_full({bags, weight->shape[1]}, type, device, 0),
+               sum(slice(weight, 0, 0, 0), IntList{0}));
+  };
   if (n == 1) {  // the largest: as rows
     const Rows r = rows_of(offsets, index->numel);
     const Tensor flat = reshape(r.place, {-1});
     const auto take = [&](const Tensor& t) {
       return reshape(index_select(t, 0, flat), r.place->shape.vec());
     };
-    if (index->numel == 0)
-      return ops::raw_full({offsets->numel, weight->shape[1]}, type, device, 0);
+    if (index->numel == 0) return nothing(offsets->numel);
     there = there.defined() ? logical_and(r.there, take(there)) : r.there;
     index = take(index);
   }
   const Tensor x = embedding_of(index, weight, pad, scale_grad_by_freq);  // [bags, longest, width]
-  if (index->shape[1] == 0)
-    return ops::raw_full({index->shape[0], weight->shape[1]}, type, device, 0);
+  if (index->shape[1] == 0) return nothing(index->shape[0]);
   if (!there.defined()) return max(x, 1).first;
   const Tensor value = max(where(unsqueeze(there, 2), x, Scalar(-INFINITY)), 1).first;
   return where(unsqueeze(any(there, IntList{1}), 1), value, Scalar(0.0));

@@ -54,10 +54,17 @@ Tensor function(SpecialFunction f, const char* op, const Tensor& given, Slope sl
   return y;
 }
 
-// 1 / x, with `at_zero` in its place at 0 times what follows: quotients that have a limit there.
-Tensor over(const Tensor& y, const Tensor& x, double at_zero) {
-  const Tensor zero = eq(x, Scalar(0.0));
-  return where(zero, Scalar(at_zero), div(y, where(zero, Scalar(1.0), x)));
+// y(x) / x of J1 (sign -1), I1 (1) and exp(-|x|) I1 (scaled): near 0 by their series, whose slopes
+// neither cancel nor divide by 0.
+Tensor over(const Tensor& y, const Tensor& x, double sign, bool scaled = false) {
+  const Tensor near = lt(abs(x), Scalar(0.02));
+  const Tensor small = where(near, x, Scalar(0.0));
+  const Tensor square = mul(mul(small, small), Scalar(sign / 4));
+  Tensor series = add(mul(square, Scalar(1.0 / 72)), Scalar(1.0 / 6));
+  series = add(mul(series, square), Scalar(1.0));
+  series = add(mul(series, mul(square, Scalar(0.25))), Scalar(0.5));
+  if (scaled) series = mul(series, exp(neg(abs(small))));
+  return where(near, series, div(y, where(near, Scalar(1.0), x)));
 }
 
 #define PF_FUNCTION(NAME, FUNCTION, SLOPE)                       \
@@ -82,13 +89,13 @@ Tensor bessel_k1(const Tensor& x);
 Tensor bessel_k1e(const Tensor& x);
 
 PF_SLOPE(slope_j0, neg(bessel_j1(x)))
-PF_SLOPE(slope_j1, sub(bessel_j0(x), over(bessel_j1(x), x, 0.5)))
+PF_SLOPE(slope_j1, sub(bessel_j0(x), over(bessel_j1(x), x, -1)))
 PF_SLOPE(slope_y0, neg(bessel_y1(x)))
 PF_SLOPE(slope_y1, sub(bessel_y0(x), div(bessel_y1(x), x)))
 PF_SLOPE(slope_i0, i1(x))
-PF_SLOPE(slope_i1, sub(i0(x), over(i1(x), x, 0.5)))
+PF_SLOPE(slope_i1, sub(i0(x), over(i1(x), x, 1)))
 PF_SLOPE(slope_i0e, sub(i1e(x), mul(sign(x), i0e(x))))
-PF_SLOPE(slope_i1e, sub(sub(i0e(x), over(i1e(x), x, 0.5)), mul(sign(x), i1e(x))))
+PF_SLOPE(slope_i1e, sub(sub(i0e(x), over(i1e(x), x, 1, true)), mul(sign(x), i1e(x))))
 PF_SLOPE(slope_k0, neg(bessel_k1(x)))
 PF_SLOPE(slope_k1, neg(add(bessel_k0(x), div(bessel_k1(x), x))))
 PF_SLOPE(slope_k0e, sub(bessel_k0e(x), bessel_k1e(x)))
@@ -110,10 +117,32 @@ PF_FUNCTION(bessel_k1e, kK1e, slope_k1e)
 PF_FUNCTION(airy_ai, kAiry, nullptr)
 
 Tensor erfcx(const Tensor& x);
-PF_SLOPE(slope_erfcx, sub(mul(mul(x, Scalar(2.0)), erfcx(x)), Scalar(1.12837916709551257390)))
+// 2 x erfcx(x) - 2 / sqrt(pi), which cancels far above 0: there by its series in 1 / x.
+Tensor slope_erfcx(const Tensor& x) {
+  const Tensor far = gt(x, Scalar(x->dtype == DType::Float64 ? 50.0 : 10.0));
+  const Tensor near = where(far, Scalar(0.0), x);
+  const Tensor t = square(reciprocal(where(far, x, Scalar(INFINITY))));
+  Tensor series = add(mul(t, Scalar(59.0625)), Scalar(-13.125));
+  for (const double k : {3.75, -1.5, 1.0}) series = add(mul(series, t), Scalar(k));
+  return where(far, mul(mul(series, t), Scalar(-0.56418958354775628695)),
+               sub(mul(mul(near, Scalar(2.0)), erfcx(near)), Scalar(1.12837916709551257390)));
+}
 PF_FUNCTION(erfcx, kErfcx, slope_erfcx)
-// sqrt(2 / pi) / erfcx(-x / sqrt 2)
-PF_SLOPE(slope_log_ndtr, rdiv(erfcx(mul(x, Scalar(-M_SQRT1_2))), Scalar(0.79788456080286535588)))
+// The density over ndtr, sqrt(2 / pi) / erfcx(-x / sqrt 2); where ndtr is 1 the density, and far
+// below 0 a series in z = -1 / x: its slope is finite where the two that it divides are not.
+Tensor slope_log_ndtr(const Tensor& x) {
+  const Tensor above = gt(x, Scalar(8.5)), below = lt(x, Scalar(-50.0));
+  const Tensor high = clamp(where(above, x, Scalar(8.5)), {}, Scalar(200.0));
+  const Tensor z = neg(reciprocal(where(below, x, Scalar(-50.0))));
+  const Tensor t = mul(z, z);
+  Tensor series = add(mul(t, Scalar(-74.0)), Scalar(10.0));
+  for (const double k : {-2.0, 1.0}) series = add(mul(series, t), Scalar(k));
+  const Tensor near = where(logical_or(above, below), Scalar(0.0), x);
+  const Tensor ratio = rdiv(erfcx(mul(near, Scalar(-M_SQRT1_2))), Scalar(0.79788456080286535588));
+  const Tensor density =
+      mul(exp(mul(mul(high, high), Scalar(-0.5))), Scalar(0.39894228040143267794));
+  return where(above, density, where(below, sub(mul(series, z), x), ratio));
+}
 PF_FUNCTION(log_ndtr, kLogNdtr, slope_log_ndtr)
 
 Tensor ndtr(const Tensor& given) {
@@ -125,11 +154,17 @@ Tensor ndtri(const Tensor& x) {
 }
 Tensor entr(const Tensor& given) {
   const Tensor x = ops::as_floating(given, "entr");
-  // At 0 the slope is infinite, as the root's is; adding 0 makes -0 a 0, whose slope is not -inf.
-  const Tensor none = eq(x, Scalar(0.0));
-  const Tensor y =
-      where(none, sqrt(add(x, Scalar(0.0))), neg(xlogy(x, where(none, Scalar(1.0), x))));
-  return where(lt(x, Scalar(0.0)), Scalar(-kInf), y);
+  Tensor y;
+  {
+    NoGrad off;
+    y = where(lt(x, Scalar(0.0)), Scalar(-kInf), rsub(xlogy(x, x), Scalar(0.0)));
+  }
+  if (autograd::wanted({x}))
+    autograd::attach("entr", {y}, {x}, {Saved(x)}, [](const Context& c) -> Grads {
+      // -1 - log(x), at -0 as at 0
+      return {mul(c.grad(), rsub(log(add(c.saved(0), Scalar(0.0))), Scalar(-1.0)))};
+    });
+  return y;
 }
 Tensor spherical_bessel_j0(const Tensor& x) {
   return sinc(mul(ops::as_floating(x, "spherical_bessel_j0"), Scalar(M_1_PI)));

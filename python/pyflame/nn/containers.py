@@ -64,6 +64,11 @@ class _Numbered(Module):
         if not isinstance(module, Module):
             raise no_module(self, module)
         modules = list(self)
+        if isinstance(self, Sequential) and not -len(modules) <= index <= len(modules):
+            raise IndexError(
+                f"pf.nn.Sequential: got {index} for an insertion; expected it within the "
+                f"{len(modules)} modules"
+            )
         modules.insert(index, module)
         self._renumber(modules)
         return self
@@ -259,6 +264,10 @@ class ParameterList(Module):
         return self
 
     def extend(self, values):
+        if isinstance(values, Tensor):
+            raise TypeError(
+                "pf.nn.ParameterList: got a tensor to extend by; expected a list of tensors; write append"
+            )
         for value in list(values):
             self.append(value)
         return self
@@ -356,9 +365,7 @@ class ParameterDict(Module):
         return made
 
     def __ror__(self, other):
-        made = ParameterDict(other)
-        made.update(self)
-        return made
+        return {**other, **dict(self.items())}
 
     def __ior__(self, other):
         self.update(other)

@@ -1,6 +1,7 @@
 """Module: the base class of layers and models."""
 
 import types
+import warnings
 import weakref
 
 from .. import _C
@@ -639,14 +640,44 @@ class Module(_WithState):
         takes the place of grad_output."""
         return self._add_hook(self._backward_pre_hooks, hook, prepend)
 
-    def _call_with_hooks(self, args, kwargs):
-        kept = self._forward_pre_hooks_with_kwargs
-        # Lists, here and below: another thread may add hooks, or remove some.
-        before = [*_everywhere["forward_pre"].values()]
-        before += [(hook, k in kept) for k, hook in [*self._forward_pre_hooks.items()]]
+    def _after_hooks(self):
         kept, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
         after = [*_everywhere["forward"].values()]
-        after += [(hook, k in kept, k in always) for k, hook in [*self._forward_hooks.items()]]
+        return after + [
+            (hook, k in kept, k in always) for k, hook in [*self._forward_hooks.items()]
+        ]
+
+    def _call_with_hooks(self, args, kwargs):
+        call = [args, kwargs, None]  # what hooks made of the arguments and the result
+        called = []  # hooks of always_call
+        try:
+            return self._call_between_hooks(call, called)
+        except Exception:
+            for hook, with_kwargs, always in self._after_hooks():
+                if not always or hook in called:
+                    continue
+                args, kwargs, result = call
+                try:
+                    changed = (
+                        hook(self, args, kwargs, result)
+                        if with_kwargs
+                        else hook(self, args, result)
+                    )
+                    call[2] = result if changed is None else changed
+                except Exception as e:
+                    warnings.warn(
+                        f"pf.nn.Module: a forward hook with always_call=True raised {e!r} while "
+                        "another error was raised; it is dropped",
+                        stacklevel=3,
+                    )
+            raise
+
+    def _call_between_hooks(self, call, called):
+        args, kwargs, _ = call
+        kept = self._forward_pre_hooks_with_kwargs
+        # Lists, here and above: another thread may add hooks, or remove some.
+        before = [*_everywhere["forward_pre"].values()]
+        before += [(hook, k in kept) for k, hook in [*self._forward_pre_hooks.items()]]
         for hook, with_kwargs in before:
             if with_kwargs:
                 changed = hook(self, args, kwargs)
@@ -656,6 +687,7 @@ class Module(_WithState):
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
+            call[:2] = args, kwargs
         watched = (
             self._backward_hooks
             or self._backward_pre_hooks
@@ -665,22 +697,19 @@ class Module(_WithState):
         watch = _BackwardWatch(self) if watched else None
         if watch:
             args = watch.enter(args)
-        try:
-            if self._recomputed:
-                from .recomputation import forward
+        if self._recomputed:
+            from .recomputation import forward
 
-                result = forward(self, args, kwargs)
-            else:
-                result = self.forward(*args, **kwargs)
-        except BaseException:
-            for hook, with_kwargs, always in after:
-                if always:
-                    hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
-            raise
-        for hook, with_kwargs, _ in after:
+            result = forward(self, args, kwargs)
+        else:
+            result = self.forward(*args, **kwargs)
+        call[2] = result
+        for hook, with_kwargs, always in self._after_hooks():  # those of this call, too
+            if always:
+                called.append(hook)
             changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             if changed is not None:
-                result = changed
+                call[2] = result = changed
         if watch:
             result = watch.leave(result)
         return result

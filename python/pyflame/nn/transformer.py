@@ -57,7 +57,7 @@ class _Layer(Module):
     def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
         x = self.self_attn(
             x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False,
-            is_causal=is_causal and attn_mask is not None,
+            is_causal=is_causal,
         )[0]  # fmt: skip
         return self.dropout1(x)
 
@@ -142,7 +142,7 @@ class TransformerDecoderLayer(_Layer):
     def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
         x = self.multihead_attn(
             x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask,
-            need_weights=False, is_causal=is_causal and attn_mask is not None,
+            need_weights=False, is_causal=is_causal,
         )[0]  # fmt: skip
         return self.dropout2(x)
 

@@ -173,6 +173,11 @@ class Optimizer:
                 )
             group["param_names"] = [name for name, _ in params]
             params = [p for _, p in params]
+        if any(("param_names" in g) != ("param_names" in group) for g in self.param_groups):
+            raise ValueError(
+                f"pf.optim.{type(self).__name__}: got groups with and without names; expected all "
+                "parameters as (name, parameter), or none"
+            )
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(
@@ -449,7 +454,5 @@ class Optimizer:
         for i, group in enumerate(self.param_groups):
             lines += [""] if i else []
             lines.append(f"Parameter Group {i}")
-            lines += [
-                f"    {k}: {group[k]}" for k in sorted(group) if k not in ("params", "param_names")
-            ]
+            lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
         return "\n".join(lines) + "\n)"

@@ -68,16 +68,16 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     Returns the norm from before as a 0-d tensor. Nothing waits for it, unless
     error_if_nonfinite asks to look.
     """
-    grads = _grads("clip_grad_norm_", parameters)
+    grads, norm_type = _grads("clip_grad_norm_", parameters), float(norm_type)
     if not grads:
         return _ops.tensor(0.0)
     if error_if_nonfinite:
-        _check_finite("clip_grad_norm_", _total(grads, float(norm_type)), norm_type)
+        _check_finite("clip_grad_norm_", _total(grads, norm_type), norm_type)
     if norm_type <= 0:
-        norm = _total(grads, float(norm_type))
+        norm = _total(grads, norm_type)
         _scale(grads, max_norm, norm)
         return norm
-    return _ops._clip_grad_norm_(grads, float(max_norm), float(norm_type))
+    return _ops._clip_grad_norm_(grads, float(max_norm), norm_type)
 
 
 def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):

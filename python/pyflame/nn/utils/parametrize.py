@@ -203,8 +203,9 @@ def _own_class(module, cls):
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
     """Makes `module.tensor_name` the result of `parametrization(original)`; returns the module.
 
-    A second one is applied to the result of the first. An optional method right_inverse(value) gives
-    the original for a value: it is asked at the start, and when the attribute is assigned to.
+    A second one is applied to the result of the first, and leaves the original as it is. An optional
+    method right_inverse(value) gives the original for a value: it is asked at the start, and when the
+    attribute is assigned to.
     `unsafe` allows another shape or dtype.
     """
     parametrization.train(module.training)
@@ -213,13 +214,13 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
         if not unsafe:
             with no_grad():
                 before = getattr(module, tensor_name)
-                _same_kind("the parametrization", before, parametrization(before))
+                value = parametrization(before)
+                _same_kind("the parametrization", before, value)
                 if hasattr(parametrization, "right_inverse"):
-                    _same_kind("right_inverse", before, parametrization.right_inverse(before))
-        if hasattr(parametrization, "right_inverse"):
-            with no_grad():
-                before = getattr(module, tensor_name)
-                made.right_inverse(parametrization.right_inverse(before))
+                    try:
+                        _same_kind("right_inverse", before, parametrization.right_inverse(value))
+                    except NotImplementedError:
+                        pass
         made.append(parametrization)
         made.unsafe |= unsafe
         return module

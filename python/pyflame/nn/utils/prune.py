@@ -144,7 +144,7 @@ class PruningContainer(BasePruningMethod):
             part = method.compute_mask(t.index_select(dim, index), mask.index_select(dim, index))
             return mask.index_copy(dim, index, part.to(mask.dtype))
         elif method.PRUNING_TYPE == "global":
-            index = mask == 1
+            return method.compute_mask(t, mask)
         else:
             raise ValueError(f"pf.nn.utils.prune: unknown PRUNING_TYPE {method.PRUNING_TYPE!r}")
         part = method.compute_mask(t[index], mask[index])
@@ -300,12 +300,6 @@ def ln_structured(module, name, amount, n, dim, importance_scores=None):
 
 def custom_from_mask(module, name, mask):
     """Zeroes where the mask is 0."""
-    before = getattr(module, name + "_mask", None)
-    if before is not None:
-        mask = before * mask.to(before.dtype)
-        module._buffers[name + "_mask"] = mask
-        object.__setattr__(module, name, mask * getattr(module, name + "_orig"))
-        return module
     CustomFromMask.apply(module, name, mask)
     return module
 
