@@ -14,6 +14,7 @@ global memory (flat_load). tools/kernel_limits.py has those that are known, with
 
     tools/kernels.py --all              everything, five AMD and two NVIDIA architectures
     tools/kernels.py --all gfx942       for these
+    tools/kernels.py --only 'sum_.*' sm_80    programs with a kernel of such a name, or groups of such a case
     tools/kernels.py --sample SEED      a share of it that takes two minutes: each kind of kernel for one
                                         AMD and one NVIDIA architecture, drawn by SEED so that pairs of
                                         options come early, and all in the end
@@ -88,6 +89,10 @@ class Program(NamedTuple):
     def group(self):
         """Of pointwise nodes alone."""
         return self.kernels[0].startswith(GROUP) or self.count is not None
+
+    def has(self, name):
+        """Whether one of its kernels is called so (an expression)."""
+        return any(name.fullmatch(k) for k in self.kernels)
 
     def title(self):
         return " ".join([",".join(self.kernels[:3]), *self.options])
@@ -429,6 +434,9 @@ def main():
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--all", action="store_true")
     what.add_argument("--sample", metavar="SEED", help="a number in hexadecimal, such as a commit")
+    what.add_argument(
+        "--only", metavar="REGEX", type=re.compile, help="kernels with such names: 'softmax_.*'"
+    )
     parser.add_argument("arch", nargs="*", help=f"of {' '.join(WARP)} (all)")
     parser.add_argument("--random", type=int, default=500, help="random groups (default 500)")
     parser.add_argument("--count", type=int, default=240, help="pointwise kernels of a sample")
@@ -477,6 +485,8 @@ def main():
         sample = [str(seed), str(args.count)] if args.sample else []
         text = args.build / "tests/cpp/kernel_text"
         for i, (path, cases) in enumerate(corpus(text, folder, args.random, sample)):
+            if args.only and not any(args.only.fullmatch(case) for case in cases.values()):
+                continue
             names |= {(path, entry): case for entry, case in cases.items()}
             targets = drawn(i) if args.sample else archs
             programs += [Program(path, a, tuple(cases), (), len(cases)) for a in targets]
@@ -487,10 +497,13 @@ def main():
             for complaint in complaints:
                 fail("?", arch, complaint)
             everything += found
-            chosen = draw(found, seed + i, args.programs) if args.sample else found
+            if args.sample:
+                chosen = draw(found, seed + i, args.programs)
+            else:
+                chosen = [p for p in found if not args.only or p.has(args.only)]
             programs += chosen
             if arch in AMD and arch not in NEWER:
-                rtc += draw(found, seed, 500)
+                rtc += draw(chosen, seed, 500)
         if any(a in NVIDIA for a in archs):  # for AMD all kernels of a file are one program
             asked = [p for p in everything if p.arch in NVIDIA]
         else:
@@ -539,6 +552,8 @@ def main():
         "seconds": round(time.time() - started),
         "failures": failures,
     }
+    if args.only and not total:
+        sys.exit(f"kernels.py: no kernel is called {args.only.pattern}")
     if args.json:
         Path(args.json).parent.mkdir(parents=True, exist_ok=True)
         Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
