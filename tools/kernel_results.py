@@ -155,7 +155,7 @@ def programs_hash(programs):
 
 
 def read(path=SUMMARY):
-    return json.loads(path.read_text()) if path.exists() else {"compilers": {}, "texts": {}}
+    return json.loads(path.read_text()) if path.exists() else {"failures": [], "texts": {}}
 
 
 def changed(programs, arch, summary):
@@ -171,20 +171,21 @@ def changed(programs, arch, summary):
 
 
 def summarize(summary, arch, compiler, programs, results, commit):
-    """Brings the summary's cells of an architecture up to date; those that say the same stay."""
-    if compiler:
-        summary["compilers"][arch] = compiler
-    known = {*file_of().values(), GROUPS}
-    summary["texts"] = {n: c for n, c in sorted(summary["texts"].items()) if n in known}
+    """Brings the summary's cells of an architecture up to date. One that has as much of the same stays:
+    another machine's, whose results are not here, may know more."""
+    files = {*file_of().values(), GROUPS}
+    summary["texts"] = {n: c for n, c in sorted(summary["texts"].items()) if n in files}
     for name, own in sorted(by_file(programs).items()):
         dates = [r.date for r in map(results.get, own) if r]
         if not dates and arch in summary["texts"].get(name, {}):
             continue  # what an earlier text had is said with its age
         cell = {"done": len(dates), "of": len(own), "since": min(dates, default=None)}
-        cell |= {"text": text_hash(name), "programs": programs_hash(own)}
+        same = {"text": text_hash(name), "programs": programs_hash(own), "compiler": compiler}
         cells = summary["texts"].setdefault(name, {})
-        if cell.items() <= cells.get(arch, {}).items():
+        known = cells.get(arch, {"done": -1})
+        if same.items() <= known.items() and known["done"] >= len(dates):
             continue
+        cell |= same
         cells[arch] = cell | {"commit": commit[:12] + commit[40:]}
 
 
@@ -194,9 +195,8 @@ def write(summary, path=SUMMARY):
     for name, cells in sorted(summary["texts"].items()):
         rows = ",\n".join(f"   {json.dumps(a)}: {json.dumps(c)}" for a, c in sorted(cells.items()))
         texts.append(f"  {json.dumps(name)}: {{\n{rows}\n  }}")
-    compilers = json.dumps(summary["compilers"], sort_keys=True)
     failures = ",\n".join(f"  {json.dumps(f)}" for f in summary.get("failures", []))
-    whole = f'{{\n "compilers": {compilers},\n "failures": [\n{failures}\n ],\n "texts": {{\n'
+    whole = f'{{\n "failures": [\n{failures}\n ],\n "texts": {{\n'
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(whole + ",\n".join(texts) + "\n }\n}\n")
@@ -220,9 +220,10 @@ def state(archs=ORDER, summary=None):
         stale = sorted(set(cells) - set(now))
         said = f"{len(stale)}: {', '.join(stale[:6])}{', …' if len(stale) > 6 else ''}"
         kept = now.values()
+        compilers = ", ".join(sorted({c["compiler"] for c in kept}))
         done, of = sum(c["done"] for c in kept), sum(c["of"] for c in cells.values() if c)
         lines.append(
-            f"| {arch} | {summary['compilers'].get(arch, '–')} | {len(whole)} | {len(now) - len(whole)} "
+            f"| {arch} | {compilers or '–'} | {len(whole)} | {len(now) - len(whole)} "
             f"| {said if stale else 'none'} | {done} of {of} "
             f"| {min((c['since'] for c in kept), default='–')} |"
         )

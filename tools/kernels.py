@@ -440,8 +440,9 @@ def basis(arch, compiler):
 
 
 def in_worker():
-    # Ctrl-C goes to all processes of a terminal: compilers end what they began, so that no result
-    # of a compiler that was killed is kept.
+    # Ctrl-C goes to a terminal's group of processes: compilers end what they began. (clang removes
+    # its files at a signal that is ignored, too, and then fails.)
+    os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -590,9 +591,10 @@ class Run:
     def summarize(self, arch, programs):
         summary = kernel_results.read()  # another run may have written it meanwhile
         results, compiler = self.results_of(arch), self.compilers[arch]
+        compiler = re.sub(r".*version (\S+).*", r"clang \1", compiler)
         kernel_results.summarize(summary, arch, compiler, programs, results, self.commit)
         if self.args.all:
-            others = [f for f in summary.get("failures", []) if f["arch"] != arch]
+            others = [f for f in summary["failures"] if f["arch"] != arch]
             summary["failures"] = others + [f for f in self.failures if f["arch"] == arch]
         kernel_results.write(summary)
 

@@ -1,6 +1,7 @@
 """What the compile check of kernels keeps: a run goes on where the last one ended (tools/kernel_results.py)."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_the_basis_follows_what_is_looked_for(monkeypatch):
 def test_summary_says_what_changed(tmp_path, monkeypatch):
     results = Results("gfx942", "", tmp_path)
     mine = [program(), program("void g();\n"), program("void h();\n", kernel="softmax_rows")]
-    summary = {"compilers": {}, "texts": {}}
+    summary = {"failures": [], "texts": {}}
     assert kernel_results.changed(mine, "gfx942", summary) == mine
 
     def summarize():
@@ -77,12 +78,21 @@ def test_summary_says_what_changed(tmp_path, monkeypatch):
     other = [mine[0], mine[1], program("void i();\n", kernel="softmax_rows")]
     assert kernel_results.changed(other, "gfx942", summary) == [other[2]]
 
+    # A machine that has none of the results takes nothing away, nor does one with a part of them.
+    before = json.dumps(summary)
+    for some in ([], mine[:1]):
+        less = Results(f"less{len(some)}", "", tmp_path)
+        for p in some:
+            less.keep(p, 1, [])
+        kernel_results.summarize(summary, "gfx942", "clang 19", mine, less, "2" * 40)
+        assert json.dumps(summary) == before
+
     file = tmp_path / "kernel_texts.json"
     kernel_results.write(summary, file)
     assert kernel_results.read(file)["texts"] == json.loads(json.dumps(summary["texts"]))
     assert "| gfx942 | clang 19 | 2 | 0 |" in kernel_results.state(["gfx942"], summary)
     monkeypatch.setattr(kernel_results, "text_hash", lambda name: "another")
-    assert "| gfx942 | clang 19 | 0 | 0 |" in kernel_results.state(["gfx942"], summary)
+    assert "| gfx942 | – | 0 | 0 |" in kernel_results.state(["gfx942"], summary)
 
 
 def test_a_text_changes_with_what_it_includes(tmp_path, monkeypatch):
@@ -110,6 +120,14 @@ def test_every_kind_comes_early():
     order = [p.kernels[0] for p in kernels.spread(programs, 1)]
     assert len(order) == len(programs)
     assert set(order[:2]) == {"a", "b"} and order[4:] == ["a"] * 7
+
+
+def test_interrupts_do_not_reach_compilers():
+    code = "import os, sys; sys.path.insert(0, 'tools'); import kernels; kernels.in_worker(); "
+    code += "print(os.getpgrp() == os.getpid())"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 class Pool:
