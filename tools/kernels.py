@@ -457,7 +457,8 @@ class Run:
         self.failures, self.names, self.allowed = [], {}, Counter()
         self.kernels = dict.fromkeys(WARP, 0)
         self.by_hiprtc = self.left = self.compiled = self.known = 0
-        self.results, self.asked, self.stopped = {}, [], False
+        self.results, self.asked = {}, []
+        self.stopped = self.interrupted = False  # the latter by Ctrl-C, not by --minutes
         self.ends = time.time() + 60 * args.minutes if args.minutes else None
         self.commit = revision()
         self.summary = kernel_results.read()
@@ -544,7 +545,7 @@ class Run:
                 if sys.stdout.isatty():
                     print(f"\r{programs[0].arch}: {done}/{len(to_do)} ", end="", flush=True)
         except KeyboardInterrupt:
-            self.stopped = True
+            self.stopped = self.interrupted = True
             print("stopping: what was begun is done to its end", file=sys.stderr, flush=True)
         done += self.ended(running, concurrent.futures.ALL_COMPLETED)
         self.compiled += done
@@ -688,7 +689,7 @@ def main():
         try:
             run.everything(folder)
         except KeyboardInterrupt:  # before anything was compiled
-            run.stopped = True
+            run.stopped = run.interrupted = True
     if args.only and not run.compiled + run.known + run.left:
         sys.exit(f"kernels.py: no kernel is called {args.only.pattern}")
     result = {
@@ -716,7 +717,7 @@ def main():
     )
     if run.stopped:
         print("not all was looked at: the same command goes on from here")
-    sys.exit(1 if run.failures else 0)
+    sys.exit(1 if run.failures else 130 if run.interrupted else 0)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def test_interrupted_runs_keep_what_they_have(run, monkeypatch):
 
     monkeypatch.setattr(first, "ended", interrupted)
     first.compile(Pool(), programs)
-    assert first.stopped and first.compiled == 4 and first.left == 1
+    assert first.stopped and first.interrupted and first.compiled == 4 and first.left == 1
     second, compiled = run()
     second.compile(Pool(), programs)
     assert len(compiled) == 1 and second.left == 0 and not second.stopped
@@ -205,4 +205,4 @@ def test_interrupted_runs_keep_what_they_have(run, monkeypatch):
 def test_no_time_left(run):
     over, compiled = run(minutes=1e-9)
     over.compile(Pool(), [program()])
-    assert not compiled and over.left == 1 and over.stopped
+    assert not compiled and over.left == 1 and over.stopped and not over.interrupted
