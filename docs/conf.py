@@ -8,7 +8,10 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
 sys.path.insert(0, str(HERE))
 
+sys.path.insert(0, str(HERE.parent / "tools"))
+
 import generate  # noqa: E402
+import kernel_results  # noqa: E402
 
 project = "PyFlame"
 copyright = "the PyFlame authors"
@@ -30,3 +33,4 @@ autodoc_member_order = "bysource"
 
 generate.write_operations(HERE / "generated")
 generate.write_layers(HERE / "generated" / "layers.md")
+(HERE / "generated" / "kernel_checks.txt").write_text(kernel_results.state())

@@ -344,7 +344,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
 // The tree of `rows` of the `part` elements of each of V columns from k on; WHOLE: there are all of
 // them, which are whole rounds of loads.
 #ifdef PF_PROLOGUE
-enum { FOURS = PF_FOURS_AHEAD };
+enum { FOURS = sizeof(C) > 4 ? 1 : PF_FOURS_AHEAD };  // of doubles more spill on NVIDIA
 #else
 enum { FOURS = PF_PARTS > 1 ? 4 : PF_XS > 1 ? 1 : 2 };  // as many loads of two tensors
 #endif

@@ -46,6 +46,8 @@ LIMITS = [
         ("-DPF_T=float", "-DPF_VECS=8", "-DPF_WHOLE=0"),
     ),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
+    Limit("sum_columns", ("sm",), "spill", 80, "addresses of eight strided rows", ("-DPF_T=double", "-DPF_DENSE=0")),
+    Limit("sum_columns", ("sm_80",), "spill", 96, "eight rows of 4 columns of three tensors ahead of a program", ("-DPF_T=pf_f16", "-DPF_V=4", "-DPF_MADE=[1-9]")),
     Limit("sum_columns", ("gfx9",), "spill", 48, "GELU's gradient of doubles before it", ("-DPF_T=double",)),
     Limit(
         "norm_backward", ("sm",), "spill", 512, "sums of 16 values or 8 doubles of each of 512 threads",

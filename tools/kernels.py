@@ -12,25 +12,35 @@ spilled or memory of a thread is used for anything else; a block takes more than
 a kernel for matrix units has no instruction of theirs; AMD's code does not know that an address is in
 global memory (flat_load). tools/kernel_limits.py has those that are known, with reasons.
 
-    tools/kernels.py --all              everything, five AMD and two NVIDIA architectures
-    tools/kernels.py --all gfx942       for these
-    tools/kernels.py --sample SEED      a share of it that takes two minutes: each kind of kernel for one
-                                        AMD and one NVIDIA architecture, drawn by SEED so that pairs of
-                                        options come early, and all in the end
+    tools/kernels.py --all              everything that has no result yet, five AMD and two NVIDIA architectures
+    tools/kernels.py --all gfx942       for these, in this order
+    tools/kernels.py --all --minutes 10    a piece of it; Ctrl-C ends one too
+    tools/kernels.py --only 'sum_.*' sm_80    programs with a kernel of such a name, or groups of such a case
+    tools/kernels.py --sample SEED      a share of it that takes two minutes, for one AMD and one NVIDIA
+                                        architecture: of what changed since the last whole run each kind of
+                                        kernel, drawn by SEED so that pairs of options come early, and
+                                        all in the end; then the same of the rest
+
+Results are kept (tools/kernel_results.py), each as soon as it is there, and tests/results/kernel_texts.json
+says after each run but a sample how far it has come.
 """
 
 import argparse
+import ast
 import concurrent.futures
 import ctypes
+import inspect
 import itertools
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -38,6 +48,8 @@ from typing import NamedTuple
 
 import hiprtc
 import kernel_limits
+import kernel_results
+from kernel_results import HOPPER, ORDER, Finding, kernels_in, texts
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -53,7 +65,6 @@ WARP = {
 NEWER = ("gfx950",)  # which clang 19 does not know
 AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
-HOPPER = ("hopper", "float_parts")  # in names of files whose kernels others do not ask for
 MAX_SHARED = 65536
 MAX_SCALARS = 64  # spilled ones; they fill one or two vector registers
 GROUP = "pf_program"  # how kernels of pointwise groups begin
@@ -78,6 +89,7 @@ class Program(NamedTuple):
     arch: str
     kernels: tuple  # their names
     options: tuple  # -D alone
+    hash: str = ""  # of the text
     count: int | None = None  # of kernels that must come out, where that is known
 
     def define(self, name):
@@ -89,17 +101,12 @@ class Program(NamedTuple):
         """Of pointwise nodes alone."""
         return self.kernels[0].startswith(GROUP) or self.count is not None
 
+    def has(self, name):
+        """Whether one of its kernels is called so (an expression)."""
+        return any(name.fullmatch(k) for k in self.kernels)
+
     def title(self):
         return " ".join([",".join(self.kernels[:3]), *self.options])
-
-
-def texts():
-    """Files with kernels: text alone, and text with its launchers."""
-    return sorted([*KERNELS.glob("*.h"), *(ROOT / "src/gpu").glob("kernels_*.cpp")])
-
-
-def kernels_in(text):
-    return tuple(dict.fromkeys(re.findall(r"^PF_KERNEL\((\w+)", text, re.M)))
 
 
 def record(arch, folder, build):
@@ -135,7 +142,9 @@ def recorded(process, arch, folder):
     for file in sorted(folder.glob("*.cpp")):
         first, text = file.read_text().split("\n", 1)
         options = tuple(o for o in first.split() if o.startswith("-D") and "PF_WARP=" not in o)
-        programs.setdefault((options, text), Program(str(file), arch, kernels_in(text), options))
+        text_hash = kernel_results.compiled_hash(text)
+        program = Program(str(file), arch, kernels_in(text), options, text_hash)
+        programs.setdefault((options, text_hash), program)
     return list(programs.values()), out.splitlines()
 
 
@@ -194,21 +203,6 @@ def draw(programs, seed, count):
 
 
 # ---- what comes out -----------------------------------------------------------------------------------
-
-
-class Finding(NamedTuple):
-    kernel: str
-    what: str  # "spill", "scratch", "flat", "scalars": kernel_limits.py may allow so many; or a sentence
-    amount: int = 0
-
-    def __str__(self):
-        texts = {
-            "spill": "registers or bytes spilled",
-            "scratch": "bytes of memory of each thread",
-            "flat": "accesses that may go anywhere",
-            "scalars": "scalar registers spilled",
-        }
-        return f"{self.amount} {texts[self.what]}" if self.what in texts else self.what
 
 
 def matrix_instruction(program):
@@ -287,6 +281,9 @@ def check_flat(code):
     return [Finding(name, "flat", n) for name, n in found.items()]
 
 
+KILLED = "the compiler ended with"  # and said nothing: no result to keep
+
+
 def clang_command(program, out):
     options = [f"-DPF_WARP={WARP[program.arch]}", f"-I{KERNELS}", *program.options]
     return [
@@ -314,9 +311,7 @@ def compile_amd(program):
         out = f"{folder}/code.s"
         run = subprocess.run(clang_command(program, out), capture_output=True, text=True)
         if run.returncode:
-            return 0, [
-                Finding("?", run.stderr[:4000] or f"the compiler ended with {run.returncode}")
-            ]
+            return 0, [Finding("?", run.stderr[:4000] or f"{KILLED} {run.returncode}")]
         code = Path(out).read_text()
     kernels, findings = check_amd(code, program.arch)
     return whole(program, kernels, findings + check_flat(code), code)
@@ -415,7 +410,7 @@ def architectures(args, seed):
     amd = [a for a in AMD if find_tool("clang++", a)]
     if args.sample:
         return [amd[seed % len(amd)], NVIDIA[seed // len(amd) % len(NVIDIA)]]
-    return args.arch or [*amd, *NVIDIA]
+    return args.arch or [a for a in ORDER if a in (*amd, *NVIDIA)]
 
 
 def drawn(i):
@@ -424,13 +419,243 @@ def drawn(i):
     return [amd[0][i % len(amd[0])], amd[1][i // 2 % len(amd[1])], NVIDIA[i % len(NVIDIA)]]
 
 
+def spread(programs, seed):
+    """All of them: each kind of kernel once, then each once more, and so on. A run that is cut has seen
+    something of everything."""
+    kinds = defaultdict(list)
+    for p in programs:
+        kinds[p.kernels if not p.group else GROUP].append(p)
+    for own in kinds.values():
+        random.Random(seed).shuffle(own)
+    return [p for row in itertools.zip_longest(*kinds.values()) for p in row if p]
+
+
+def basis(arch, compiler):
+    """What a result depends on beside its program: the compiler, and what is looked for."""
+    looks = [clang_command, compile_amd, check_amd, check_flat] if arch in AMD else []
+    looks = looks or [Nvrtc.compile, compile_nvidia, check_nvidia]
+    sources = [inspect.getsource(f) for f in (*looks, whole, matrix_instruction)]
+    said = [ast.dump(ast.parse(textwrap.dedent(s))) for s in sources]  # without comments
+    return kernel_results.digest(compiler, str((MAX_SHARED, MAX_SCALARS, WARP[arch])), *said)
+
+
+def in_worker():
+    # Ctrl-C goes to a terminal's group of processes: compilers end what they began. (clang removes
+    # its files at a signal that is ignored, too, and then fails.)
+    os.setpgrp()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class Run:
+    """What one call of this tool does and finds."""
+
+    def __init__(self, args, compilers):
+        self.args, self.compilers = args, compilers
+        self.seed = int(args.sample[:12], 16) if args.sample else 0
+        self.archs = architectures(args, self.seed)
+        self.failures, self.names, self.allowed = [], {}, Counter()
+        self.kernels = dict.fromkeys(WARP, 0)
+        self.by_hiprtc = self.left = self.compiled = self.known = 0
+        self.results, self.asked = {}, []
+        self.stopped = self.interrupted = False  # the latter by Ctrl-C, not by --minutes
+        self.ends = time.time() + 60 * args.minutes if args.minutes else None
+        self.commit = revision()
+        self.summary = kernel_results.read()
+
+    def fail(self, kernel, arch, complaint):
+        self.failures.append({"kernel": kernel, "arch": arch, "complaint": complaint})
+        print(f"{arch} {kernel}: {complaint}", file=sys.stderr, flush=True)
+
+    def results_of(self, arch):
+        if arch not in self.results:
+            of = basis(arch, self.compilers[arch])
+            self.results[arch] = kernel_results.Results(arch, of)
+        return self.results[arch]
+
+    def corpus(self, folder):
+        """The C++ tests' programs, each for one architecture: (file number, program)."""
+        sample = [str(self.seed), str(self.args.count)] if self.args.sample else []
+        text = self.args.build / "tests/cpp/kernel_text"
+        for i, (path, cases) in enumerate(corpus(text, folder, self.args.random, sample)):
+            self.names |= {(path, entry): case for entry, case in cases.items()}
+            hashed = kernel_results.compiled_hash(Path(path).read_text())
+            for arch in drawn(i) if self.args.sample else self.archs:
+                yield Program(path, arch, tuple(cases), (), hashed, len(cases))
+
+    def chosen(self, programs, arch, place):
+        """Which of an architecture's programs are to have a result."""
+        args = self.args
+        if args.sample:
+            changed = kernel_results.changed(programs, arch, self.summary)
+            seed = self.seed + place
+            first = draw(changed, seed, args.programs)
+            taken = {id(p) for p in changed}
+            rest = [p for p in programs if id(p) not in taken]
+            print(f"{arch}: {len(changed)} of {len(programs)} programs are of texts that changed")
+            more = args.programs - len(first)
+            return first + (draw(rest, seed, more) if more > 0 else [])
+        if args.only:
+            return [p for p in programs if p.has(args.only) or self.case_has(p)]
+        return programs
+
+    def case_has(self, p):
+        return p.count is not None and any(
+            self.args.only.fullmatch(self.names[p.path, k]) for k in p.kernels
+        )
+
+    def judge(self, p, kernels, findings):
+        self.kernels[p.arch] += kernels
+        self.complain(p, findings)
+
+    def complain(self, p, findings):
+        for f in findings:
+            case = self.names.get((p.path, f.kernel), "")
+            if limit := kernel_limits.allows(p, f, case):
+                self.allowed[limit] += 1
+            else:
+                what = p.title() if f.kernel == "?" else " ".join([f.kernel, *p.options])
+                self.fail(case or what, p.arch, str(f))
+
+    def compile(self, pool, programs):
+        """Those that have no result yet, as long as there is time."""
+        to_do = []
+        for p in programs:
+            if result := self.results_of(p.arch).get(p):
+                self.judge(p, result.kernels, result.findings)
+                self.known += 1
+            else:
+                to_do.append(p)
+        if self.args.sample:  # what takes long first, so that nobody waits for it in the end
+            to_do.sort(key=lambda p: -os.path.getsize(p.path))
+        else:
+            to_do = spread(to_do, self.seed)
+        waiting, running, done = iter(to_do), {}, 0
+        try:
+            while not self.stopped:
+                # A few more than there are workers: what was handed over is done to its end.
+                more = itertools.islice(waiting, self.args.jobs + 1 - len(running))
+                if not self.ends or time.time() < self.ends:
+                    for p in more:
+                        work = compile_amd if p.arch in AMD else compile_nvidia
+                        running[pool.submit(work, p)] = p
+                if not running:
+                    break
+                done += self.ended(running, concurrent.futures.FIRST_COMPLETED)
+                if sys.stdout.isatty():
+                    print(f"\r{programs[0].arch}: {done}/{len(to_do)} ", end="", flush=True)
+        except KeyboardInterrupt:
+            self.stopped = self.interrupted = True
+            print("stopping: what was begun is done to its end", file=sys.stderr, flush=True)
+        done += self.ended(running, concurrent.futures.ALL_COMPLETED)
+        self.compiled += done
+        self.left += len(to_do) - done
+        self.stopped |= bool(self.ends) and time.time() >= self.ends
+
+    def ended(self, running, until):
+        """Takes the results that are there; how many."""
+        there, _ = concurrent.futures.wait(running, return_when=until)
+        for future in there:
+            p = running.pop(future)
+            kernels, findings = future.result()
+            if not any(f.what.startswith(KILLED) for f in findings):
+                self.results_of(p.arch).keep(p, kernels, findings)
+            self.judge(p, kernels, findings)
+        return len(there)
+
+    def second(self, pool, programs):
+        """A part of AMD's programs with AMD's own compiler; results are not kept."""
+        work = {pool.submit(compile_hiprtc, p): p for p in programs}
+        for future in concurrent.futures.as_completed(work):
+            found, findings = future.result()
+            self.by_hiprtc += found
+            self.complain(work[future], findings)
+
+    def arch(self, pool, arch, recording, generated, folder):
+        found, complaints = recorded(recording, arch, folder)
+        for complaint in complaints:
+            self.fail("?", arch, complaint)
+        self.asked += found
+        place = self.archs.index(arch)
+        if self.args.sample:
+            chosen = self.chosen(found, arch, place) + generated
+        else:
+            found += generated
+            chosen = self.chosen(found, arch, place)
+        self.compile(pool, chosen)
+        if not self.args.sample and self.args.random == RANDOM:
+            self.summarize(arch, found)
+        if self.args.hiprtc and arch in AMD and arch not in NEWER and not self.stopped:
+            self.second(pool, draw([p for p in chosen if p.count is None], self.seed, 500))
+            self.second(pool, [p for p in chosen if p.count is not None])
+
+    def summarize(self, arch, programs):
+        summary = kernel_results.read()  # another run may have written it meanwhile
+        results, compiler = self.results_of(arch), self.compilers[arch]
+        compiler = re.sub(r".*version (\S+).*", r"clang \1", compiler)
+        kernel_results.summarize(summary, arch, compiler, programs, results, self.commit)
+        if self.args.all:
+            others = [f for f in summary["failures"] if f["arch"] != arch]
+            summary["failures"] = others + [f for f in self.failures if f["arch"] == arch]
+        kernel_results.write(summary)
+
+    def everything(self, folder):
+        begun = {}
+
+        def begin(archs):
+            for arch in [a for a in archs if a not in begun]:
+                place = Path(folder) / arch
+                place.mkdir()
+                begun[arch] = record(arch, place, self.args.build)
+
+        generated = defaultdict(list)
+        for p in self.corpus(folder):
+            generated[p.arch].append(p)
+        with concurrent.futures.ProcessPoolExecutor(self.args.jobs, initializer=in_worker) as pool:
+            for i, arch in enumerate(self.archs):
+                if self.stopped:
+                    for a in self.archs[i:]:
+                        print(f"{a}: not looked at", file=sys.stderr)
+                    break
+                begin(self.archs[i : i + 1 + bool(self.args.sample)])
+                self.arch(pool, arch, begun[arch], generated.pop(arch, []), Path(folder) / arch)
+                if not self.args.sample:
+                    shutil.rmtree(Path(folder) / arch)
+            for rest in generated.values() if self.args.sample else ():
+                self.compile(pool, rest)
+        if self.stopped:
+            return
+        for kernel in never_asked_for(self.judged_by(), self.archs):
+            if not self.args.only or self.args.only.fullmatch(kernel.split()[0]):
+                self.fail(kernel, "", "no launcher asked for it: let tools/kernel_calls.py call it")
+        if self.args.all and not self.args.arch and not self.left:
+            for limit in kernel_limits.LIMITS:
+                if limit not in self.allowed and any(a.startswith(limit.archs) for a in self.archs):
+                    self.fail(limit.kernels, "", f"no longer needs its limit ({limit.reason})")
+
+    def judged_by(self):
+        """Programs in which every kernel must be."""
+        if any(a in NVIDIA for a in self.archs):  # for AMD all kernels of a file are one program
+            return [p for p in self.asked if p.arch in NVIDIA]
+        return self.asked
+
+
+RANDOM = 500  # groups; the summary counts these
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--all", action="store_true")
     what.add_argument("--sample", metavar="SEED", help="a number in hexadecimal, such as a commit")
+    what.add_argument(
+        "--only", metavar="REGEX", type=re.compile, help="kernels with such names: 'softmax_.*'"
+    )
     parser.add_argument("arch", nargs="*", help=f"of {' '.join(WARP)} (all)")
-    parser.add_argument("--random", type=int, default=500, help="random groups (default 500)")
+    parser.add_argument("--minutes", type=float, help="then stop; the next run goes on")
+    parser.add_argument(
+        "--random", type=int, default=RANDOM, help=f"random groups (default {RANDOM})"
+    )
     parser.add_argument("--count", type=int, default=240, help="pointwise kernels of a sample")
     parser.add_argument(
         "--programs", type=int, default=200, help="of a sample, for each architecture"
@@ -458,93 +683,41 @@ def main():
     started = time.time()
     if args.hiprtc:
         hiprtc.build()
-    seed = int(args.sample[:12], 16) if args.sample else 0
-    archs = architectures(args, seed)
-    failures, names, rtc, kernels = [], {}, [], dict.fromkeys(WARP, 0)
-    allowed = Counter()
-
-    def fail(kernel, arch, complaint):
-        failures.append({"kernel": kernel, "arch": arch, "complaint": complaint})
-        print(f"{arch} {kernel}: {complaint}", file=sys.stderr, flush=True)
-
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    run = Run(args, clang | dict.fromkeys(NVIDIA, f"NVRTC {nvrtc}"))
     with tempfile.TemporaryDirectory() as folder:
-        processes = {}
-        for arch in archs:
-            place = Path(folder) / arch
-            place.mkdir()
-            processes[arch] = record(arch, place, args.build)
-        programs = []
-        sample = [str(seed), str(args.count)] if args.sample else []
-        text = args.build / "tests/cpp/kernel_text"
-        for i, (path, cases) in enumerate(corpus(text, folder, args.random, sample)):
-            names |= {(path, entry): case for entry, case in cases.items()}
-            targets = drawn(i) if args.sample else archs
-            programs += [Program(path, a, tuple(cases), (), len(cases)) for a in targets]
-        rtc += [p for p in programs if p.arch in AMD and p.arch not in NEWER]
-        everything = []
-        for i, (arch, process) in enumerate(processes.items()):
-            found, complaints = recorded(process, arch, Path(folder) / arch)
-            for complaint in complaints:
-                fail("?", arch, complaint)
-            everything += found
-            chosen = draw(found, seed + i, args.programs) if args.sample else found
-            programs += chosen
-            if arch in AMD and arch not in NEWER:
-                rtc += draw(found, seed, 500)
-        if any(a in NVIDIA for a in archs):  # for AMD all kernels of a file are one program
-            asked = [p for p in everything if p.arch in NVIDIA]
-        else:
-            asked = everything
-        for kernel in never_asked_for(asked, archs):
-            fail(kernel, "", "no launcher asked for it: let tools/kernel_calls.py call what does")
-
-        by_hiprtc, done, total = 0, 0, len(programs) + len(rtc) * args.hiprtc
-        with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
-            futures = {}
-            # What takes long first, so that nobody waits for it in the end.
-            for p in sorted(programs, key=lambda p: -os.path.getsize(p.path)):
-                futures[pool.submit(compile_amd if p.arch in AMD else compile_nvidia, p)] = p
-            second = {pool.submit(compile_hiprtc, p): p for p in rtc} if args.hiprtc else {}
-            for future in concurrent.futures.as_completed([*futures, *second]):
-                p = futures.get(future) or second[future]
-                found, findings = future.result()
-                if future in second:
-                    by_hiprtc += found
-                else:
-                    kernels[p.arch] += found
-                for f in findings:
-                    case = names.get((p.path, f.kernel), "")
-                    if limit := kernel_limits.allows(p, f, case):
-                        allowed[limit] += 1
-                    else:
-                        what = p.title() if f.kernel == "?" else " ".join([f.kernel, *p.options])
-                        fail(case or what, p.arch, str(f))
-                done += 1
-                if sys.stdout.isatty():
-                    print(f"\r{done}/{total}", end="", flush=True)
-        if args.all and not args.arch:
-            for limit in kernel_limits.LIMITS:
-                if limit not in allowed and any(a.startswith(limit.archs) for a in archs):
-                    fail(limit.kernels, "", f"no longer needs its limit ({limit.reason})")
+        try:
+            run.everything(folder)
+        except KeyboardInterrupt:  # before anything was compiled
+            run.stopped = run.interrupted = True
+    if args.only and not run.compiled + run.known + run.left:
+        sys.exit(f"kernels.py: no kernel is called {args.only.pattern}")
     result = {
-        "commit": revision(),
+        "commit": run.commit,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "clang": clang,
         "nvrtc": nvrtc,
-        "kernels": kernels,
+        "kernels": run.kernels,
         "hiprtc": hiprtc.Hiprtc().version if args.hiprtc else None,
-        "kernels_by_hiprtc": by_hiprtc,
+        "kernels_by_hiprtc": run.by_hiprtc,
         "random_groups": args.random,
         "sample": args.sample,
         "seconds": round(time.time() - started),
-        "failures": failures,
+        "compiled_before": run.known,
+        "left": run.left,
+        "failures": run.failures,
     }
     if args.json:
         Path(args.json).parent.mkdir(parents=True, exist_ok=True)
         Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
-    each = ", ".join(f"{a} {n}" for a, n in [*kernels.items(), ("hipRTC", by_hiprtc)])
-    print(f"compiled in {result['seconds']} s: {each}; {len(failures)} failures")
-    sys.exit(1 if failures else 0)
+    each = ", ".join(f"{a} {n}" for a, n in [*run.kernels.items(), ("hipRTC", run.by_hiprtc)])
+    print(
+        f"{run.compiled} programs compiled in {result['seconds']} s, {run.known} had a result, "
+        f"{run.left} have none yet; kernels: {each}; {len(run.failures)} failures"
+    )
+    if run.stopped:
+        print("not all was looked at: the same command goes on from here")
+    sys.exit(1 if run.failures else 130 if run.interrupted else 0)
 
 
 if __name__ == "__main__":
