@@ -301,7 +301,7 @@ ITEMS = ("i", "m.tensor(i)", "(i, float(i))", "{{'a': i, 'b': m.full((2,), float
          "__import__('collections').namedtuple('P', 'x y')(i, i)", "bool(i % 2)", "m.ones(i % 3 + 1)", "complex(i)", "b'x'", "__import__('numpy').float32(i)")  # fmt: skip
 
 
-def loaders(r, workers=0):
+def loaders(r):
     p = []
     n = r.choice([0, 1, 5, 8, 9])
     stream = r.random() < 0.3
@@ -322,10 +322,6 @@ def loaders(r, workers=0):
                          ("shuffle=False", 0.1), ("in_order=False", 0.05), ("shuffle=True", 0.05), ("num_workers=-1", 0.02), ("multiprocessing_context='fork'", 0.03)):  # fmt: skip
         if r.random() < chance:
             options.append(text)
-    if workers:
-        options = [o for o in options if "num_workers" not in o] + [
-            f"num_workers={r.randint(1, 2)}"
-        ]
     p.append(f"l__ = m.utils.data.DataLoader(d__{''.join(', ' + o for o in options)})")
     p.append("size = len(l__)")
     shuffled = "shuffle=True" in options or "Random" in str(options)
@@ -349,10 +345,6 @@ BATCHES = (
     "m.utils.data.BatchSampler(range(4), 0, False)",
     "m.utils.data.BatchSampler(range(4), 2, 1)",
 )
-
-
-def workers(r):
-    return loaders(r, 1)
 
 
 def filled(m):
