@@ -131,6 +131,7 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     A row of which the mask leaves nothing is NaN, and of integers an error.
     """
     mask = _checked("median", input, mask)
+    dim = _along(dim)
     x = input if dtype is None else input.to(dtype)
     if mask is None:
         return _ops.median(x, dim, keepdim=keepdim).values
@@ -245,31 +246,42 @@ def std(
     return _ops.sqrt(v)
 
 
+def _along(dim):
+    """The one dimension of functions that go along one: the first where none is named."""
+    if dim is None:
+        return 0
+    if isinstance(dim, (tuple, list)):
+        if not dim:
+            raise _C.IndexError("pf.masked: got no dimension; expected one; pass dim=0")
+        return dim[0]
+    return dim
+
+
 def cumsum(input, dim, *, dtype=None, mask=None):
     """Sums of the elements up to each along `dim`."""
     x = _filled("cumsum", input, mask, 0, dtype)
-    return _ops.cumsum(x, dim, dtype=None if x.dtype == _C.bool else x.dtype)
+    return _ops.cumsum(x, _along(dim), dtype=None if x.dtype == _C.bool else x.dtype)
 
 
 def cumprod(input, dim, *, dtype=None, mask=None):
     """Products of the elements up to each along `dim`."""
     x = _filled("cumprod", input, mask, 1, dtype)
-    return _ops.cumprod(x, dim, dtype=None if x.dtype == _C.bool else x.dtype)
+    return _ops.cumprod(x, _along(dim), dtype=None if x.dtype == _C.bool else x.dtype)
 
 
 def softmax(input, dim, *, dtype=None, mask=None):
     """Softmax along `dim`; 0 where it is masked."""
-    return _ops.softmax(_filled("softmax", input, mask, -math.inf, dtype), dim)
+    return _ops.softmax(_filled("softmax", input, mask, -math.inf, dtype), _along(dim))
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
     """log of the softmax along `dim`; -inf where it is masked."""
-    return _ops.log_softmax(_filled("log_softmax", input, mask, -math.inf, dtype), dim)
+    return _ops.log_softmax(_filled("log_softmax", input, mask, -math.inf, dtype), _along(dim))
 
 
 def softmin(input, dim, *, dtype=None, mask=None):
     """Softmax of the negated input along `dim`; 0 where it is masked."""
-    return _ops.softmax(-_filled("softmin", input, mask, math.inf, dtype), dim)
+    return _ops.softmax(-_filled("softmin", input, mask, math.inf, dtype), _along(dim))
 
 
 _name_errors(__name__)

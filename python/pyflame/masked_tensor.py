@@ -8,15 +8,19 @@ from . import _C, _ops, masked
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
 
-_ELEMENTS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_or bitwise_xor ceil clamp
-clone cos cosh deg2rad div double eq erf erfc erfinv exp exp2 expm1 float floor floor_divide fmod ge gt half
-isfinite isinf isnan le lgamma log log10 log1p log2 logaddexp logit logical_not long lt maximum minimum mul
-nan_to_num ne neg pow positive rad2deg reciprocal relu remainder round rsqrt rsub sigmoid sign signbit sin sinh
-sqrt square sub tan tanh to true_divide trunc type_as""".split()
+_ELEMENTS = """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh
+atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clip clone cos cosh deg2rad digamma div
+divide double eq erf erfc erfinv exp exp2 expm1 fix float floor floor_divide fmax fmin fmod frac ge greater
+greater_equal gt half i0 isfinite isinf isnan le less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2
+logit logical_not long lt maximum minimum mul multiply nan_to_num ne neg negative nextafter not_equal pow positive
+rad2deg reciprocal relu remainder round rsqrt rsub sgn sigmoid sign signbit sin sinc sinh sqrt square sub subtract
+tan tanh to true_divide trunc type_as""".split()
 _REDUCED = "amax amin argmax argmin mean norm prod std sum var".split()
 _ALONG = "log_softmax softmax softmin cumsum cumprod".split()
-_MOVES = """contiguous detach expand flatten flip index_select movedim permute reshape select squeeze t
-transpose unflatten unsqueeze view""".split()
+_MOVES = """contiguous detach expand flatten flip index_select movedim narrow permute reshape select squeeze t
+transpose unflatten unfold unsqueeze view""".split()
+_TOLD = """shape dtype device ndim requires_grad is_leaf size dim numel nelement layout is_sparse stride element_size
+is_contiguous is_floating_point is_complex""".split()
 _OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "pow", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt",
@@ -58,6 +62,23 @@ class MaskedTensor:
         g = self._data.grad
         return None if g is None else MaskedTensor._of(g, self._mask)
 
+    @property
+    def data(self):
+        return self.detach()
+
+    def all(self, *args, **kwargs):
+        """Whether all that is not masked is true."""
+        return _call("all", (self, *args), kwargs)
+
+    def split(self, *args, **kwargs):
+        parts = zip(*(t.split(*args, **kwargs) for t in (self._data, self._mask)))
+        return tuple(MaskedTensor._of(*p) for p in parts)
+
+    def copy_(self, other):
+        _common("copy_", (self, other))
+        self._data.copy_(other._data)
+        return self
+
     def backward(self, *args, **kwargs):
         self._data.backward(*args, **kwargs)
 
@@ -66,23 +87,22 @@ class MaskedTensor:
         return self
 
     def __getattr__(self, name):
-        if name in (
-            "shape",
-            "dtype",
-            "device",
-            "ndim",
-            "requires_grad",
-            "is_leaf",
-            "size",
-            "dim",
-            "numel",
-        ):
+        if name in _TOLD:
             return getattr(self._data, name)
         if name in _KNOWN:
             return lambda *args, **kwargs: _call(name, (self, *args), kwargs)
+        if name.endswith("_") and name[:-1] in _ELEMENTS and hasattr(self._data, name):
+            return lambda *args, **kwargs: self._written(name, args, kwargs)
         raise AttributeError(
             f"pf.masked.MaskedTensor has no {name!r}; use get_data() and get_mask(), or to_tensor(value)"
         )
+
+    def _written(self, name, args, kwargs):
+        """The operation in place of the data."""
+        _common(name, (self, *args))
+        others = [a._counted() if isinstance(a, MaskedTensor) else a for a in args]
+        getattr(self._data, name)(*others, **kwargs)
+        return self
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -112,13 +132,18 @@ class MaskedTensor:
     __hash__ = object.__hash__
 
     def __repr__(self):
-        def text(data, mask):
+        def text(data, mask, width=0):
             if isinstance(data, list):
-                return "[" + ", ".join(map(text, data, mask)) + "]"
-            shown = f"{data:.4f}" if isinstance(data, float) else str(data)
-            return shown if mask else "--"
+                if not any(isinstance(d, list) for d in data):
+                    return "[" + ", ".join(text(d, m, 8) for d, m in zip(data, mask)) + "]"
+                parts = ",\n".join(map(text, data, mask)).split("\n")
+                return "[\n" + "\n".join("  " + p for p in parts) + "\n]"
+            if not mask:
+                return "--".rjust(width)
+            return f"{data:8.4f}" if isinstance(data, float) else str(data)
 
-        return f"MaskedTensor({text(self._data.tolist(), self._mask.tolist())})"
+        shown = text(self._data.tolist(), self._mask.tolist())
+        return "MaskedTensor(\n  " + shown.replace("\n", "\n  ") + "\n)"
 
 
 def _operator(name, function, reflected):
@@ -133,7 +158,7 @@ for _name, _function in _OPERATORS.items():
     _operator(f"__{_name}__", _function, False)
     if _name not in ("eq", "ne", "lt", "le", "gt", "ge"):
         _operator(f"__r{_name}__", _function, True)
-_KNOWN = {*_ELEMENTS, *_REDUCED, *_ALONG, *_MOVES, "where"}
+_KNOWN = {*_ELEMENTS, *_REDUCED, *_ALONG, *_MOVES, "where", "all", "cat", "stack", "split"}
 
 
 def _check(data, mask):
@@ -164,6 +189,16 @@ def _common(name, args):
 
 
 def _call(name, args, kwargs):
+    if name in ("cat", "stack"):
+        parts, *rest = args
+        both = ([p._data for p in parts], [p._mask for p in parts])
+        return MaskedTensor._of(*(getattr(_ops, name)(list(b), *rest, **kwargs) for b in both))
+    if name == "split":
+        return args[0].split(*args[1:], **kwargs)
+    if name == "all":
+        x, *rest = args
+        out = (x._data.bool() | ~x._mask).all(*rest, **kwargs)
+        return MaskedTensor._of(out, x._mask.any(*rest, **kwargs))
     if name == "where":
         condition, x, y = args
         if isinstance(condition, MaskedTensor):
@@ -210,7 +245,7 @@ def masked_tensor(data, mask, requires_grad=False):
 def as_masked_tensor(data, mask):
     """One through which gradients reach `data`."""
     _check(data, mask)
-    return MaskedTensor._of(data, mask)
+    return MaskedTensor._of(data.clone(), mask)
 
 
 def is_masked_tensor(obj):

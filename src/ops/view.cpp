@@ -506,7 +506,7 @@ static TensorList broadcast_tensors(const TensorList& tensors) {
   Dims shape;
   for (const Tensor& t : tensors) shape = broadcast_shapes(shape, t->shape, "broadcast_tensors");
   TensorList out;
-  for (const Tensor& t : tensors) out.push_back(expand(t, shape.vec()));
+  for (const Tensor& t : tensors) out.push_back(t->shape == shape ? t : expand(t, shape.vec()));
   return out;
 }
 

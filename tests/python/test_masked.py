@@ -176,7 +176,9 @@ def test_gradients_of_masked_tensors():
     x = pf.ones(2, requires_grad=True)
     pf.masked.as_masked_tensor(x, pf.tensor([True, False])).mul(3).sum().backward()
     assert x.grad.tolist() == [3, 0]
-    assert repr(masked_pair(pf, pf.masked)) == "MaskedTensor([[1.0000, --, -3.0000], [--, --, --]])"
+    assert repr(masked_pair(pf, pf.masked)) == (
+        "MaskedTensor(\n  [\n    [  1.0000,       --,  -3.0000],\n    [      --,       --,       --]\n  ]\n)"
+    )
 
 
 def test_what_masked_tensors_refuse():

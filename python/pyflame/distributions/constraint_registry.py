@@ -76,9 +76,8 @@ def _between(c):
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
 transform_to.register(constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform())
-transform_to.register(
-    constraints.positive_definite, lambda c: transforms.PositiveDefiniteTransform()
-)
+for _matrices in (constraints.positive_definite, constraints.positive_semidefinite):
+    transform_to.register(_matrices, lambda c: transforms.PositiveDefiniteTransform())
 _both(constraints.corr_cholesky)(lambda c: transforms.CorrCholeskyTransform())
 
 
@@ -97,6 +96,14 @@ def _cat(registry):
     return factory
 
 
+def _stack(registry):
+    def factory(c):
+        return transforms.StackTransform([registry(p) for p in c.cseq], c.dim)
+
+    return factory
+
+
 for _registry in (biject_to, transform_to):
+    _registry.register(constraints.stack, _stack(_registry))
     _registry.register(constraints.cat, _cat(_registry))
     _registry.register(constraints.independent, _independent(_registry))

@@ -3,7 +3,7 @@
 from .. import _C, _ops
 
 __all__ = [
-    "Constraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property",
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property",
     "greater_than", "greater_than_eq", "half_open_interval", "independent",
     "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
     "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot",
@@ -80,7 +80,35 @@ class independent(Constraint):
     def check(self, value):
         result = self.base_constraint.check(value)
         n = self.reinterpreted_batch_ndims
+        if result.dim() < n:
+            raise _C.ValueError(
+                f"pf.distributions.constraints: got shape {tuple(value.shape)}; expected at least "
+                f"{self.base_constraint.event_dim + n} dimensions"
+            )
         return result.flatten(-n).all(-1) if n else result
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """What `base_constraint` of every component admits."""
+
+    def __init__(self, base_constraint):
+        self.base_constraint = base_constraint
+
+    is_discrete = property(lambda self: self.base_constraint.is_discrete)
+    event_dim = property(lambda self: self.base_constraint.event_dim)
+
+    def __repr__(self):
+        return f"MixtureSameFamilyConstraint({self.base_constraint})"
+
+    def check(self, value):
+        keep = value.dim() - self.event_dim
+        if keep < 0:
+            raise _C.ValueError(
+                f"pf.distributions.constraints: got shape {tuple(value.shape)}; expected at least "
+                f"{self.event_dim} dimensions"
+            )
+        admitted = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        return admitted.reshape((*admitted.shape[:keep], -1)).all(-1)
 
 
 class _Boolean(Constraint):
@@ -169,6 +197,9 @@ class multinomial(Constraint):
     def __init__(self, upper_bound):
         self.upper_bound = upper_bound
 
+    def __repr__(self):
+        return "Multinomial()"
+
     def check(self, value):
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
@@ -225,23 +256,34 @@ class _PositiveDefinite(_Symmetric):
         return _C._import("pyflame.linalg").cholesky_ex(value)[1] == 0
 
 
-class stack(Constraint):
+class _Several(Constraint):
+    is_discrete = property(lambda self: any(c.is_discrete for c in self.cseq))
+
+
+class stack(_Several):
     """A constraint for each place along `dim`."""
 
     def __init__(self, cseq, dim=0):
         self.cseq, self.dim = list(cseq), dim
+
+    @property
+    def event_dim(self):
+        dims = max(c.event_dim for c in self.cseq)
+        return dims + 1 if self.dim + dims < 0 else dims
 
     def check(self, value):
         parts = [c.check(value.select(self.dim, i)) for i, c in enumerate(self.cseq)]
         return _ops.stack(parts, self.dim)
 
 
-class cat(Constraint):
+class cat(_Several):
     """A constraint for each part along `dim`, of so many elements as `lengths` says."""
 
     def __init__(self, cseq, dim=0, lengths=None):
         self.cseq, self.dim = list(cseq), dim
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+
+    event_dim = property(lambda self: max(c.event_dim for c in self.cseq))
 
     def check(self, value):
         parts = value.split(self.lengths, self.dim)

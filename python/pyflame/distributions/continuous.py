@@ -65,7 +65,6 @@ class Normal(_ByLocationAndScale, ExponentialFamily):
 class Uniform(Plain):
     """From `low` to `high`."""
 
-    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
     has_rsample = True
     _parameters = ("low", "high")
 
@@ -76,13 +75,19 @@ class Uniform(Plain):
                 "pf.distributions.Uniform: got low that is not below high; expected low < high"
             )
 
+    @property
+    def arg_constraints(self):
+        return {
+            "low": constraints.less_than(self.high), "high": constraints.greater_than(self.low),
+        }  # fmt: skip
+
     support = constraints.dependent_property(lambda self: constraints.interval(self.low, self.high))
     mean = property(lambda self: (self.low + self.high) / 2)
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
     @property
     def mode(self):
-        return _ops.full_like(self.low, math.nan)
+        return math.nan * self.high
 
     def rsample(self, sample_shape=()):
         return self.low + _rand(self.low, self._extended_shape(sample_shape)) * (
@@ -255,7 +260,7 @@ class Dirichlet(ExponentialFamily):
 
     def expand(self, batch_shape, _instance=None):
         shape = (*batch_shape, *self._event_shape)
-        return type(self)(self.concentration.expand(shape), validate_args=False)
+        return self._checking(type(self)(self.concentration.expand(shape), validate_args=False))
 
     @property
     def mean(self):

@@ -219,7 +219,7 @@ class Categorical(_ByProbability):
 
     def expand(self, batch_shape, _instance=None):
         given = {self._given: self._param.expand((*batch_shape, self._num_events))}
-        return type(self)(**given, validate_args=False)
+        return self._checking(type(self)(**given, validate_args=False))
 
     @constraints.dependent_property
     def support(self):
@@ -278,7 +278,9 @@ class _OfCategorical(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         base = self._categorical.expand(batch_shape)
-        return type(self)(*self._first(), **{base._given: base._param}, validate_args=False)
+        return self._checking(
+            type(self)(*self._first(), **{base._given: base._param}, validate_args=False)
+        )
 
     probs = property(lambda self: self._categorical.probs)
     logits = property(lambda self: self._categorical.logits)

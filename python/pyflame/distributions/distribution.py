@@ -107,6 +107,11 @@ class Distribution:
         """The same with a larger batch shape."""
         raise NotImplementedError(f"{type(self).__name__} cannot be expanded")
 
+    def _checking(self, made):
+        """What was made of checked parameters, which looks at values as this does."""
+        made._validate_args = self._validate_args
+        return made
+
     def _extended_shape(self, sample_shape=()):
         return (*_size(sample_shape), *self._batch_shape, *self._event_shape)
 
@@ -166,8 +171,7 @@ class Plain(Distribution):
                 new.__dict__[name] = self.__dict__[name].expand(batch_shape)
         self._expand_rest(new, batch_shape)
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._checking(new)
 
     def _expand_rest(self, new, batch_shape):
         pass

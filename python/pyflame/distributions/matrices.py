@@ -69,7 +69,9 @@ class Wishart(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         tril = self._unbroadcasted_scale_tril.expand(*batch_shape, *self._event_shape)
-        return Wishart(self.df.expand(batch_shape), scale_tril=tril, validate_args=False)
+        return self._checking(
+            Wishart(self.df.expand(batch_shape), scale_tril=tril, validate_args=False)
+        )
 
     @lazy_property
     def scale_tril(self):
@@ -158,7 +160,9 @@ class LKJCholesky(Distribution):
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def expand(self, batch_shape, _instance=None):
-        return LKJCholesky(self.dim, self.concentration.expand(batch_shape), validate_args=False)
+        return self._checking(
+            LKJCholesky(self.dim, self.concentration.expand(batch_shape), validate_args=False)
+        )
 
     def sample(self, sample_shape=()):
         """Row by row: a direction, and the part of its length 1 that lies below the diagonal."""

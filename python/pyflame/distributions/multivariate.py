@@ -99,8 +99,10 @@ class MultivariateNormal(Distribution):
     def expand(self, batch_shape, _instance=None):
         n = self._event_shape[0]
         tril = self._unbroadcasted_scale_tril.expand(*batch_shape, n, n)
-        return MultivariateNormal(
-            self.loc.expand(*batch_shape, n), scale_tril=tril, validate_args=False
+        return self._checking(
+            MultivariateNormal(
+                self.loc.expand(*batch_shape, n), scale_tril=tril, validate_args=False
+            )
         )
 
     @lazy_property
@@ -181,10 +183,10 @@ class LowRankMultivariateNormal(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         n = self._event_shape[0]
-        return LowRankMultivariateNormal(
+        return self._checking(LowRankMultivariateNormal(
             self.loc.expand(*batch_shape, n), self.cov_factor.expand(*batch_shape, *self.cov_factor.shape[-2:]),
             self.cov_diag.expand(*batch_shape, n), validate_args=False,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     mean = mode = property(lambda self: self.loc)
 

@@ -51,7 +51,7 @@ class Independent(Distribution):
     def expand(self, batch_shape, _instance=None):
         n = self.reinterpreted_batch_ndims
         inner = (*batch_shape, *self._event_shape[:n])
-        return Independent(self.base_dist.expand(inner), n, validate_args=False)
+        return self._checking(Independent(self.base_dist.expand(inner), n, validate_args=False))
 
     def sample(self, sample_shape=()):
         return self.base_dist.sample(sample_shape)
@@ -90,8 +90,16 @@ class TransformedDistribution(Distribution):
         self.transforms = list(transforms)
         whole = tr.ComposeTransform(self.transforms)
         base_shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
-        shape = tuple(whole.forward_shape(base_shape))
         n = len(base_distribution.event_shape)
+        if len(base_shape) < whole.domain.event_dim:
+            raise _C.ValueError(
+                f"pf.distributions.TransformedDistribution: got a distribution of shape {base_shape}; "
+                f"expected at least {whole.domain.event_dim} dimensions, as the transforms take"
+            )
+        shape = tuple(whole.forward_shape(base_shape))
+        wide = tuple(whole.inverse_shape(shape))
+        if wide != base_shape:  # parameters of the transforms ask for more samples
+            base_distribution = base_distribution.expand(wide[: len(wide) - n])
         more = whole.domain.event_dim - n
         if more > 0:
             base_distribution = Independent(base_distribution, more)
@@ -118,7 +126,7 @@ class TransformedDistribution(Distribution):
         new.__dict__.update(self.__dict__)
         new.base_dist = self.base_dist.expand(shape[: len(shape) - n])
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
-        return new
+        return self._checking(new)
 
     def sample(self, sample_shape=()):
         with no_grad():
@@ -269,8 +277,10 @@ class Gumbel(TransformedDistribution):
     variance = property(lambda self: self.stddev**2)
 
     def expand(self, batch_shape, _instance=None):
-        return Gumbel(
-            self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False
+        return self._checking(
+            Gumbel(
+                self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False
+            )
         )
 
     def log_prob(self, value):
@@ -301,8 +311,10 @@ class Pareto(TransformedDistribution):
         super().__init__(base, parts, validate_args)
 
     def expand(self, batch_shape, _instance=None):
-        return Pareto(
-            self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False
+        return self._checking(
+            Pareto(
+                self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False
+            )
         )
 
     @constraints.dependent_property
@@ -407,7 +419,7 @@ class Weibull(TransformedDistribution):
 
     def expand(self, batch_shape, _instance=None):
         parts = self.scale.expand(batch_shape), self.concentration.expand(batch_shape)
-        return Weibull(*parts, validate_args=False)
+        return self._checking(Weibull(*parts, validate_args=False))
 
     @property
     def mean(self):
@@ -451,7 +463,7 @@ class Kumaraswamy(TransformedDistribution):
 
     def expand(self, batch_shape, _instance=None):
         parts = self.concentration1.expand(batch_shape), self.concentration0.expand(batch_shape)
-        return Kumaraswamy(*parts, validate_args=False)
+        return self._checking(Kumaraswamy(*parts, validate_args=False))
 
     def _moment(self, n):
         a, b = self.concentration1, self.concentration0
@@ -596,7 +608,7 @@ class MixtureSameFamily(Distribution):
 
     @constraints.dependent_property
     def support(self):
-        return self._component.support
+        return constraints.MixtureSameFamilyConstraint(self._component.support)
 
     def __repr__(self):
         return (
@@ -605,10 +617,10 @@ class MixtureSameFamily(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         n = self._component.batch_shape[-1]
-        return MixtureSameFamily(
+        return self._checking(MixtureSameFamily(
             self._mixture.expand(batch_shape), self._component.expand((*batch_shape, n)),
             validate_args=False,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _weights(self):
         p = self._mixture.probs

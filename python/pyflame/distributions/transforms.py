@@ -2,7 +2,7 @@
 
 import math
 
-from .. import _C, _ops
+from .. import _C, _misc, _ops
 from .._named_errors import name_methods as _name_methods
 from ..nn import functional as F
 from . import constraints
@@ -24,10 +24,17 @@ class Transform:
             )
         self._cache_size = cache_size
         self._cached = None, None
+        self._inv = None
+
+    def __getstate__(self):
+        return {**self.__dict__, "_inv": None}
 
     @property
     def inv(self):
-        return _InverseTransform(self)
+        """Always the same one, whose `inv` is this transform."""
+        if self._inv is None:
+            self._inv = _InverseTransform(self)
+        return self._inv
 
     @property
     def event_dim(self):
@@ -92,7 +99,7 @@ class Transform:
 
 class _InverseTransform(Transform):
     def __init__(self, transform):
-        super().__init__()
+        super().__init__(transform._cache_size)
         self._forward = transform
 
     bijective = property(lambda self: self._forward.bijective)
@@ -179,9 +186,14 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self):
-        return ComposeTransform([p.inv for p in reversed(self.parts)])
+        if self._inv is None:
+            self._inv = ComposeTransform([p.inv for p in reversed(self.parts)])
+            self._inv._inv = self
+        return self._inv
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return ComposeTransform(self.parts, cache_size)
 
     def __call__(self, x):
@@ -220,12 +232,24 @@ class ComposeTransform(Transform):
         return "ComposeTransform(\n    " + ",\n    ".join(map(repr, self.parts)) + "\n)"
 
 
+def _enough(name, shape, dims):
+    if len(shape) < dims:
+        raise _C.ValueError(
+            f"pf.distributions.{name}: got shape {tuple(shape)}; expected at least {dims} dimensions"
+        )
+
+
+def _broadcast(shape, *values):
+    """The shape of what a transform with these parameters gives."""
+    return _misc.broadcast_shapes(shape, *(getattr(v, "shape", ()) for v in values))
+
+
 class IndependentTransform(Transform):
     """`base_transform`, whose rightmost dimensions are one event."""
 
     def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
         super().__init__(cache_size)
-        self.base_transform = base_transform
+        self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     bijective = property(lambda self: self.base_transform.bijective)
@@ -240,13 +264,26 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     def _call(self, x):
+        _enough("IndependentTransform", x.shape, self.domain.event_dim)
         return self.base_transform(x)
 
     def _inverse(self, y):
+        _enough("IndependentTransform", y.shape, self.codomain.event_dim)
         return self.base_transform.inv(y)
+
+    def forward_shape(self, shape):
+        return self.base_transform.forward_shape(shape)
+
+    def inverse_shape(self, shape):
+        return self.base_transform.inverse_shape(shape)
+
+    def __repr__(self):
+        return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
     def log_abs_det_jacobian(self, x, y):
         return sum_rightmost(
@@ -272,6 +309,8 @@ class ReshapeTransform(Transform):
     codomain = property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return ReshapeTransform(self.in_shape, self.out_shape, cache_size)
 
     def _call(self, x):
@@ -284,10 +323,20 @@ class ReshapeTransform(Transform):
         return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])
 
     def forward_shape(self, shape):
-        return (*shape[: len(shape) - len(self.in_shape)], *self.out_shape)
+        return self._ending(shape, self.in_shape, self.out_shape)
 
     def inverse_shape(self, shape):
-        return (*shape[: len(shape) - len(self.out_shape)], *self.in_shape)
+        return self._ending(shape, self.out_shape, self.in_shape)
+
+    @staticmethod
+    def _ending(shape, old, new):
+        _enough("ReshapeTransform", shape, len(old))
+        cut = len(shape) - len(old)
+        if tuple(shape[cut:]) != old:
+            raise _C.ValueError(
+                f"pf.distributions.ReshapeTransform: got shape {tuple(shape)}; expected one that ends with {old}"
+            )
+        return (*shape[:cut], *new)
 
 
 class _Plain(Transform):
@@ -380,6 +429,8 @@ class PowerTransform(Transform):
     sign = property(lambda self: self.exponent.sign())
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return PowerTransform(self.exponent, cache_size)
 
     def __eq__(self, other):
@@ -397,6 +448,11 @@ class PowerTransform(Transform):
 
     def log_abs_det_jacobian(self, x, y):
         return (self.exponent * y / x).abs().log()
+
+    def forward_shape(self, shape):
+        return _broadcast(shape, self.exponent)
+
+    inverse_shape = forward_shape
 
 
 class AbsTransform(_Plain):
@@ -434,6 +490,8 @@ class AffineTransform(Transform):
     codomain = domain
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return AffineTransform(self.loc, self.scale, self.event_dim, cache_size)
 
     def __eq__(self, other):
@@ -463,6 +521,11 @@ class AffineTransform(Transform):
             log = _ops.full_like(x, math.log(abs(self.scale)))
         return sum_rightmost(log, self.event_dim)
 
+    def forward_shape(self, shape):
+        return _broadcast(shape, self.loc, self.scale)
+
+    inverse_shape = forward_shape
+
 
 class SoftmaxTransform(_Plain):
     """Onto the simplex; not invertible, since any constant may be added."""
@@ -476,6 +539,12 @@ class SoftmaxTransform(_Plain):
 
     def _inverse(self, y):
         return y.log()
+
+    def forward_shape(self, shape):
+        _enough("SoftmaxTransform", shape, 1)
+        return shape
+
+    inverse_shape = forward_shape
 
 
 class StickBreakingTransform(_Plain):
@@ -505,9 +574,11 @@ class StickBreakingTransform(_Plain):
         return (-z + F.logsigmoid(z) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape):
+        _enough("StickBreakingTransform", shape, 1)
         return (*shape[:-1], shape[-1] + 1)
 
     def inverse_shape(self, shape):
+        _enough("StickBreakingTransform", shape, 1)
         return (*shape[:-1], shape[-1] - 1)
 
 
@@ -591,6 +662,7 @@ class CorrCholeskyTransform(_Plain):
         return slope.sum(-1) + 0.5 * self._below(self._left(y)).log().sum(-1)
 
     def forward_shape(self, shape):
+        _enough("CorrCholeskyTransform", shape, 1)
         n = self._size(shape[-1])
         return (*shape[:-1], n, n)
 
@@ -616,6 +688,8 @@ class CumulativeDistributionTransform(Transform):
     domain = property(lambda self: self.distribution.support)
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return CumulativeDistributionTransform(self.distribution, cache_size)
 
     def _call(self, x):
@@ -628,21 +702,43 @@ class CumulativeDistributionTransform(Transform):
         return self.distribution.log_prob(x)
 
 
-class StackTransform(Transform):
+class _Several(Transform):
+    """A transform for each part along a dimension."""
+
+    def __init__(self, tseq, dim, cache_size):
+        super().__init__(cache_size)
+        self.transforms = [t.with_cache(cache_size) if cache_size else t for t in tseq]
+        self.dim = dim
+
+    bijective = property(lambda self: all(t.bijective for t in self.transforms))
+
+    def _checked(self, x, size):
+        if not -x.dim() <= self.dim < x.dim() or x.shape[self.dim] != size:
+            raise _C.ShapeError(
+                f"pf.distributions.{type(self).__name__}: got shape {tuple(x.shape)}; expected {size} "
+                f"elements along dimension {self.dim}"
+            )
+        return x
+
+
+class StackTransform(_Several):
     """A transform for each place along `dim`."""
 
     def __init__(self, tseq, dim=0, cache_size=0):
-        super().__init__(cache_size)
-        self.transforms, self.dim = list(tseq), dim
+        super().__init__(tseq, dim, cache_size)
 
-    bijective = property(lambda self: all(t.bijective for t in self.transforms))
     domain = property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
     codomain = property(
         lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim)
     )
 
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        return StackTransform(self.transforms, self.dim, cache_size)
+
     def _parts(self, x):
-        return [x.select(self.dim, i) for i in range(x.shape[self.dim])]
+        return self._checked(x, len(self.transforms)).unbind(self.dim)
 
     def _call(self, x):
         return _ops.stack([t(p) for t, p in zip(self.transforms, self._parts(x))], self.dim)
@@ -655,12 +751,11 @@ class StackTransform(Transform):
         return _ops.stack([t.log_abs_det_jacobian(a, b) for t, a, b in terms], self.dim)
 
 
-class CatTransform(Transform):
+class CatTransform(_Several):
     """A transform for each part along `dim`, of so many elements as `lengths` says (1 each)."""
 
     def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
-        super().__init__(cache_size)
-        self.transforms, self.dim = list(tseq), dim
+        super().__init__(tseq, dim, cache_size)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise _C.ValueError(
@@ -669,8 +764,7 @@ class CatTransform(Transform):
             )
 
     length = property(lambda self: sum(self.lengths))
-    event_dim = property(lambda self: max(t.codomain.event_dim for t in self.transforms))
-    bijective = property(lambda self: all(t.bijective for t in self.transforms))
+    event_dim = property(lambda self: max(t.event_dim for t in self.transforms))
     domain = property(
         lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
     )
@@ -679,24 +773,26 @@ class CatTransform(Transform):
     )
 
     def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
+    def _parts(self, x):
+        return self._checked(x, self.length).split(self.lengths, self.dim)
+
     def _call(self, x):
-        parts = zip(self.transforms, x.split(self.lengths, self.dim))
+        parts = zip(self.transforms, self._parts(x))
         return _ops.cat([t(p) for t, p in parts], self.dim)
 
     def _inverse(self, y):
-        parts = zip(self.transforms, y.split(self.lengths, self.dim))
+        parts = zip(self.transforms, self._parts(y))
         return _ops.cat([t.inv(p) for t, p in parts], self.dim)
 
     def log_abs_det_jacobian(self, x, y):
-        both = zip(
-            self.transforms, x.split(self.lengths, self.dim), y.split(self.lengths, self.dim)
-        )
+        both = zip(self.transforms, self._parts(x), self._parts(y))
         event = self.event_dim
         terms = [
-            sum_rightmost(t.log_abs_det_jacobian(a, b), event - t.domain.event_dim)
-            for t, a, b in both
+            sum_rightmost(t.log_abs_det_jacobian(a, b), event - t.event_dim) for t, a, b in both
         ]
         dim = (self.dim - x.dim() if self.dim >= 0 else self.dim) + event
         return _ops.cat(terms, dim) if dim < 0 else sum(terms)  # parts of an event are added

@@ -121,8 +121,9 @@ def mul(input, other, name="mul"):
     layout = input.layout
     a, b = coalesce(to_coo(input)), coalesce(to_coo(other))
     (at, left), (of_b, right) = _parts(a), _parts(b)
-    if not left.size(0) or not right.size(0):
-        return zeros(input.shape, input)
+    if not left.size(0) or not right.size(0):  # still a result of both
+        found = make(input.shape, at[:, :0], None, left[:0] * right[:0], True)
+        return to_csr(found) if layout == CSR else found
     shape = input.shape[: at.size(0)]
     mine, theirs = keys(at, shape), keys(of_b, shape)
     place = _ops.searchsorted(theirs, mine).clamp(max=theirs.numel() - 1)
@@ -390,9 +391,8 @@ def select(input, dim, index):
     there = (indices[dim] == index).nonzero().squeeze(1)
     if n == 1:
         return values[there].sum(0)
-    return make(
-        shape, indices[[d for d in range(n) if d != dim]][:, there], None, values[there], known
-    )
+    left = indices[[d for d in range(n) if d != dim]][:, there]
+    return make(shape, left, None, values[there], known or left.size(1) < 2)
 
 
 def getitem(input, key):
@@ -415,12 +415,12 @@ def index_select(input, dim, index):
     """Rows of a dimension, in the order of `index`."""
     (dim,) = _dims("index_select", [dim], input)
     t = to_coo(input)
-    indices, _, values, _ = _C._sparse_parts(t)
+    indices, _, values, known = _C._sparse_parts(t)
     n = indices.size(0)
     index = index.reshape(-1).to(_C.int64)
     shape = [index.numel() if d == dim else size for d, size in enumerate(t.shape)]
     if dim >= n:
-        return make(shape, indices, None, values.index_select(dim - n + 1, index))
+        return make(shape, indices, None, values.index_select(dim - n + 1, index), known)
     if index.numel() and not 0 <= index.min().item() <= index.max().item() < t.shape[dim]:
         raise _C.IndexError(
             f"pf.index_select: got indices from {index.min().item()} to {index.max().item()} of a "
@@ -432,7 +432,9 @@ def index_select(input, dim, index):
     at = _ops.arange(which.numel(), device=which.device) - (count.cumsum(0) - count)[which]
     picked = order[at + starts[index[which]]]
     rows = [which if d == dim else indices[d][picked] for d in range(n)]
-    return make(shape, _ops.stack(rows), None, values[picked])
+    # In order where the first dimension is picked from, which is sorted by its new indices.
+    known = known and dim == 0 or picked.numel() < 2
+    return make(shape, _ops.stack(rows), None, values[picked], known)
 
 
 def cat(tensors, dim=0):

@@ -154,7 +154,10 @@ class BatchSampler(Sampler[list]):
             raise _C.ValueError(
                 f"pf.utils.data: batch_size should be a positive integer, but got {batch_size!r}"
             )
-        _check_flag("BatchSampler", "drop_last", drop_last)
+        if not isinstance(drop_last, bool):
+            raise _C.ValueError(
+                f"pf.utils.data.BatchSampler: drop_last is {drop_last!r}; expected True or False"
+            )
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
