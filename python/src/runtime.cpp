@@ -284,7 +284,7 @@ void init_runtime(nb::module_& m) {
     RandomState s = random_state();
     return nb::make_tuple(s.seed, s.offset);
   });
-  nb::class_<RandomSource>(m, "_RandomSource");
+  static_cast<void>(nb::class_<RandomSource>(m, "_RandomSource"));  // only handed back
   m.def("_set_random_source", &set_random_source, nb::arg("source"));
   nb::class_<RandomTrace>(m, "_RandomTrace")
       .def(nb::init<>())
