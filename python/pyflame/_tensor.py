@@ -211,6 +211,10 @@ _C.dtype.to_real, _C.dtype.to_complex = _to_real, _to_complex
 
 def module_load(self, other, assign=False):
     """What load_state_dict() would put in this tensor's place: `other`, or this one with its values."""
+    if not isinstance(other, _C.Tensor):
+        raise TypeError(
+            f"pf.Tensor.module_load: got {type(other).__name__}; expected a Tensor, the one that is loaded"
+        )
     with _no_grad():
         return other.detach() if assign else self.copy_(other).detach()
 

@@ -496,6 +496,10 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 def as_strided_(self, size, stride, storage_offset=None):
     """The tensor becomes such a view of its memory; of a tensor without history."""
+    if not isinstance(self, _C.Tensor):
+        raise TypeError(
+            f"pf.as_strided_: got {type(self).__name__}; expected a Tensor, which becomes the view"
+        )
     if self.requires_grad and _C.is_grad_enabled():
         raise _C.AutogradError(
             "pf.as_strided_: got a tensor that requires grad; expected one without history; use "

@@ -80,7 +80,9 @@ def seen(m, value, depth=0):
     if isinstance(value, np.ndarray):
         return ["array", value]
     if isinstance(value, str):
-        return value.replace("pyflame", "torch")
+        # a test backend is named in what tensors print, which is broken elsewhere then
+        value = re.sub(r",\s*device='paranoid:0'", "", value.replace("pyflame", "torch"))
+        return " ".join(value.split())
     if isinstance(value, (bool, int, float, complex, bytes, type(None))):
         return value
     if isinstance(value, (tuple, list)):

@@ -249,6 +249,11 @@ class IndependentTransform(Transform):
 
     def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
         super().__init__(cache_size)
+        if not isinstance(base_transform, Transform):
+            raise TypeError(
+                f"pf.distributions.IndependentTransform: got {getattr(base_transform, '__name__', type(base_transform).__name__)}; "
+                "expected a transform, such as ExpTransform()"
+            )
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
