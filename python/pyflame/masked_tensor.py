@@ -71,6 +71,10 @@ class MaskedTensor:
         return _call("all", (self, *args), kwargs)
 
     def split(self, *args, **kwargs):
+        if any(isinstance(given, MaskedTensor) for given in (*args, *kwargs.values())):
+            raise TypeError(
+                "pf.split: got a masked tensor as sizes; expected an integer or a list of them"
+            )
         parts = zip(*(t.split(*args, **kwargs) for t in (self._data, self._mask)))
         return tuple(MaskedTensor._of(*p) for p in parts)
 
@@ -194,7 +198,7 @@ def _call(name, args, kwargs):
         both = ([p._data for p in parts], [p._mask for p in parts])
         return MaskedTensor._of(*(getattr(_ops, name)(list(b), *rest, **kwargs) for b in both))
     if name == "split":
-        return args[0].split(*args[1:], **kwargs)
+        return MaskedTensor.split(*args, **kwargs)
     if name == "all":
         x, *rest = args
         out = (x._data.bool() | ~x._mask).all(*rest, **kwargs)
