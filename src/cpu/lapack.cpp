@@ -25,16 +25,24 @@ namespace pyflame::cpu {
 namespace {
 
 // OpenBLAS maps 40 MB, has a buffer of up to 128 MB for each thread from its opening on, and takes
-// one for a call. Where it gets none it ends the process, or asks again and again.
-constexpr size_t kBuffer = size_t{128} << 20, kRoomToRun = kBuffer + (size_t{32} << 20);
+// one for each call that runs at once. Where it gets none it ends the process, or asks again and
+// again.
+constexpr size_t kBuffer = size_t{128} << 20, kRest = size_t{32} << 20;
+constexpr int kMostThreads = 128;  // as OpenBLAS is built
+size_t buffers(int threads) {
+  return kBuffer * static_cast<size_t>(std::clamp(threads, 1, kMostThreads));
+}
+// Kernels call it from all threads that a parallel_for here may have.
+size_t room_to_run() {
+  return buffers(num_threads()) + kRest;
+}
 size_t room_to_open() {
 #ifdef PYFLAME_OPENMP
   const int threads = omp_get_max_threads();
 #else
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
 #endif
-  constexpr int kMost = 128;  // as OpenBLAS is built
-  return kRoomToRun + kBuffer * static_cast<size_t>(std::clamp(threads, 1, kMost));
+  return buffers(threads) + room_to_run();
 }
 
 #if defined(__aarch64__)
@@ -174,7 +182,7 @@ bool Lapack::available(std::string* text) {
 
 const Lapack& Lapack::get(const char* op) {
   const Lapack* l = open();
-  PF_CHECK(l && has_room(kRoomToRun), OutOfMemoryError, op,
+  PF_CHECK(l && has_room(room_to_run()), OutOfMemoryError, op,
            "there is less memory than LAPACK takes; expected ", room_to_open() >> 20,
            " MB of what this process may have: ", memory_limits(), "; raise the limit");
   PF_CHECK(l->ok_, NotSupportedError, op, "this needs LAPACK; ", l->text_);

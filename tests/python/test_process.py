@@ -121,7 +121,7 @@ assert (pf.ones(1000) + 1).sum().item() == 2000
 
 
 @pytest.mark.parametrize("name", ["DATA", "AS"])
-@pytest.mark.parametrize("room", [30, 60, 100, 280, 400, 600])
+@pytest.mark.parametrize("room", [30, 60, 100, 280, 400, 520, 600, 640, 680, 760, 900])
 def test_little_memory(name, room):
     """Whatever is left: results, or an error that names the limit. Libraries end the process, or ask
     for ever."""
