@@ -242,6 +242,8 @@ class DataLoader(Generic[_T_co]):
                 "pf.utils.data.DataLoader: an IterableDataset has its own order; expected no "
                 "shuffle and no sampler"
             )
+        if iterable and batch_size is not None:
+            BatchSampler((), batch_size, drop_last)  # checks them
         if sampler is not None and shuffle:
             raise ValueError("pf.utils.data.DataLoader: sampler and shuffle exclude each other")
         if batch_sampler is not None:
