@@ -360,6 +360,7 @@ def filled(m):
 
 # Steps amplify what is rounded: some of these weights end near 0.
 DIGITS = {"states": "float16"}
+STRICT = ("loaders",)  # what PyTorch refuses is refused
 NAMES = {"filled": filled}
 MEANT = (
     (r"sampler\)", r"NoneType|Sampler", "a loader of a stream has no sampler"),
