@@ -512,7 +512,7 @@ MEANT = (
     (MASKED, r" < |\.copy_\(", r"different masks in (lt|copy_)", "masks that differ are refused"),
     (r"(softmax\(.*(1|dim=1)\))[^$]*", r"^g\d+ = |\.grad$", r"nested: |tensor: |tuple: ", "the slope of softmax along the ragged dimension has rows that add up to 0"),
     (r"to_sparse[^$]*sparse\.(log_)?softmax", r"^g\d+ = |\.grad$", r"tensor|sparse_coo", "and that of sparse softmax behind to_sparse"),
-    (SPARSE, r"\.(contiguous|clone|float|double)\(|\.to\(|m\.(clone|dropout)\(", r"leaf (True|False)', not", "what returns itself or a copy"),
+    (r"sparse|nested", r"\.(contiguous|clone|float|double)\(|\.to\(|m\.(clone|dropout)\(", r"leaf (True|False)', not", "what returns itself or a copy"),
     (SPARSE, r" \* |m\.mul\(|sspaddmm", r"sparse_coo: int64\[|float", "places that one of two factors has alone are not kept"),
     (SPARSE, r"sparse\.mm\(| @ |\.sum\(|m\.sum\(", r"sparse_c|int64\[", "the layout of a product of two layouts, and the order within a row"),
     (SPARSE, r" = ", r"sparse_coo: False, not True$", "that one element or none is in order is not noted"),
@@ -529,7 +529,8 @@ MEANT = (
     (SPARSE, r"\.is_contiguous\(", r"True, not False", "values are contiguous"),
     (NESTED, r"to_padded_tensor\(", r"tensor: \d, not \d|\(", "as wide as the longest component"),
     (NESTED, r"\.squeeze\(\)|\.numpy\(|to_padded_tensor\(", r"error:", "the class of what is refused for nested tensors"),
-    (NESTED, r" @ .*transpose\(|\.narrow\(0", r"NotSupportedError pf\.nested", "ragged in two dimensions"),
+    (NESTED, r"\.size\(1\) == ", r"refuses: RuntimeError", "the ragged dimension has no size"),
+    (NESTED, r" @ .*transpose\(|\.narrow\(0|m\.cat\(", r"NotSupportedError pf\.nested", "ragged in two dimensions"),
     (r"nested\.narrow\(", r"^[gs]\d+ = |narrow", r"tensor: ", "narrow copies: what lies between its parts is not in sums"),
 )  # fmt: skip
 
