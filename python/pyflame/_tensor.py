@@ -484,6 +484,18 @@ def to_sparse_csr(self, dense_dim=None):
     return self.to_sparse(layout="sparse_csr", dense_dim=dense_dim)
 
 
+def _of_other_layouts(name):
+    def method(self, *args, **kwargs):
+        raise _C.NotSupportedError(
+            f"pf.Tensor.{name}: got a call; expected a layout that is here, pf.sparse_coo or pf.sparse_csr; call "
+            "to_sparse_csr()"
+        )
+
+    method.__name__ = name
+    method.__doc__ = "Raises NotSupportedError: sparse layouts are COO and CSR, see docs/sparse.md."
+    return method
+
+
 def to_dense(self, dtype=None, *, masked_grad=None):
     """A sparse tensor with all its elements; a dense one is dense already."""
     return self if dtype is None else self.to(dtype)
@@ -573,6 +585,7 @@ def install():
         ]
         + [sparse_dim, dense_dim, smm, sspaddmm]
         + [_of_sparse_alone(name) for name in _SPARSE_ALONE]
+        + [_of_other_layouts(f"to_sparse_{layout}") for layout in ("csc", "bsr", "bsc")]
         + [_later(name) for name in _LATER]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__

@@ -497,76 +497,48 @@ def masked(r):
 
 
 DIGITS = "float32"
+# Of what is made (the program has this), in which line, what differs, and why. docs/pytorch_differences.md and
+# docs/sparse.md, nested.md list them.
+SPARSE, NESTED, MASKED = r"sparse", r"nested", r"m\.masked"
+ABSENT = r"refuses: NotSupportedError|error: (NotSupported|Attribute|Runtime|Shape|Type)Error"
 MEANT = (
-    (
-        r"\.grad$",
-        r"'masked'|masked: \[",
-        "the gradient of a dense tensor is dense; what is masked is 0 in it",
-    ),
-    (r"get_data|get_mask", r"leaf", "the data is the tensor itself"),
-    (
-        r"\[0\] = 1|zero_|unbind|max|min|tolist|permute|is_sparse|mean",
-        r"error:|refuses: TypeError 'MaskedTensor' object does not support item",
-        "what masked tensors do not have",
-    ),
-    (
-        r"logsumexp|mean|var|std|norm|median",
-        r"float32', not 'int|DTypeError",
-        "fractions of integers are kept, or asked for",
-    ),
-    (
-        r"softmax|grad",
-        r"\d",
-        "the slope of nested softmax along the ragged dimension, and of sparse softmax behind to_sparse, whose rows must add up to 0: PyTorch's do not",
-    ),
-    (
-        r"contiguous|to\(|clone|dropout|float|double",
-        r"leaf False, not|leaf False', not|leaf True', not",
-        "what returns itself or a copy",
-    ),
-    (r"mul|\*", r"int64\[|float", "places that one of two factors has alone are not kept"),
-    (
-        r"sparse\.mm|@|sum|sspaddmm",
-        r"sparse_c|int64\[",
-        "the layout of a product of two layouts, and the order within a row",
-    ),
-    (r"", r"sparse_coo: False, not True", "that one element or none is in order is not noted"),
-    (
-        r"^b\d+",
-        r"grad False, leaf True', not 'grad True",
-        "zero_ of a sparse tensor is without history",
-    ),
-    (r"str\(|repr\(", r"", "words"),
-    (r"\.grad$", r"'sparse_coo'", "the gradient of a dense tensor beside a sparse one is dense"),
-    (r"t\(\)|transpose|\.m?T$|permute", r"csr', not 'sparse_csc", "the transpose of CSR is CSR"),
-    (
-        r"native_norm|dsmm|hspmm|sspaddmm|smm|sparse_resize|spdiags|resize_as_|new_zeros|fill_",
-        r"AttributeError|NotSupported",
-        "rare",
-    ),
-    (r"softmax", r"DTypeError", "softmax of integers"),
-    (
-        r"",
-        r"'SparseTensor' object has no attribute|NotSupportedError|not NotImplementedError|not RuntimeError Could not run",
-        "operations of sparse tensors that are not here, or not there",
-    ),
-    (r"is_contiguous", r"True, not False", "values are contiguous"),
-    (r"to_padded", r"tensor: \d, not \d|\(", "as wide as the longest component"),
-    (r"squeeze\(\)|numpy|to_padded", r"error:", "the class of what is refused for nested tensors"),
-    (r"narrow|s\d+ = ", r"tensor: \d", "narrow copies"),
-    (r"masked\.median", r"float64', not", "the median has the dtype that is asked for"),
-    (r"[<>=]=? ", r"different masks", "masks that differ are refused"),
-    (r"to_padded_tensor", r"AttributeError", "a method of nested tensors"),
-)
+    (MASKED, r"^g\d+ = .*\.grad$", r"'masked'|masked: \[", "the gradient of a dense tensor is dense; what is masked is 0 in it"),
+    (MASKED, r"\.get_data\(\)$", r"leaf", "the data is the tensor itself"),
+    (MASKED, r"\.(zero_|unbind|max|tolist)\(|\.is_sparse\(\)", r"error: (Attribute|Type)Error", "what masked tensors do not have"),
+    (MASKED, r"\[0\] = 1$", r"'MaskedTensor' object does not support item", "masked tensors are not written to by index"),
+    (MASKED, r"\.permute\(0\)", r"error: ShapeError", "too few dimensions have the class of a wrong shape"),
+    (MASKED, r"\.(mean|var|std)\(|masked\.(mean|softmax|log_softmax|softmin|var|std|norm|normalize)\(", r"error: DTypeError", "the class of what is refused for integers"),
+    (MASKED, r"masked\.(logsumexp|mean|var|std|norm|median)\(", r"'float\d\d', not '(int64|float32)'|DTypeError", "fractions of integers are kept, and the dtype that is asked for"),
+    (MASKED, r" < |\.copy_\(", r"different masks in (lt|copy_)", "masks that differ are refused"),
+    (r"(softmax\(.*(1|dim=1)\))[^$]*", r"^g\d+ = |\.grad$", r"nested: |tensor: |tuple: ", "the slope of softmax along the ragged dimension has rows that add up to 0"),
+    (r"to_sparse[^$]*sparse\.(log_)?softmax", r"^g\d+ = |\.grad$", r"tensor|sparse_coo", "and that of sparse softmax behind to_sparse"),
+    (r"sparse|nested", r"\.(contiguous|clone|float|double)\(|\.to\(|m\.(clone|dropout)\(", r"leaf (True|False)', not", "what returns itself or a copy"),
+    (SPARSE, r" \* |m\.mul\(|sspaddmm", r"sparse_coo: int64\[|float", "places that one of two factors has alone are not kept"),
+    (SPARSE, r"sparse\.mm\(| @ |\.sum\(|m\.sum\(", r"sparse_c|int64\[", "the layout of a product of two layouts, and the order within a row"),
+    (SPARSE, r" = ", r"sparse_coo: False, not True$", "that one element or none is in order is not noted"),
+    (SPARSE, r"^b\d+", r"grad False, leaf True', not 'grad True", "zero_ of a sparse tensor is without history"),
+    (r"", r"(str|repr)\(", r"", "words"),
+    (SPARSE, r"\.grad$", r"'sparse_coo'", "the gradient of a dense tensor beside a sparse one is dense"),
+    (SPARSE, r"\.t\(\)|\.transpose\(0, 1\)|\.m?T$|\.permute\(1, 0\)", r"csr', not 'sparse_csc", "the transpose of CSR is CSR"),
+    (SPARSE, r"m\.(native_norm|dsmm|hspmm|sspaddmm|smm)\(|m\.sparse\.spdiags|\.(sparse_resize_|sparse_resize_and_clear_|resize_as_|new_zeros|fill_)\(", r"AttributeError|NotSupported|has no attribute", "rare"),
+    (SPARSE, r"sparse\.(log_)?softmax\(", r"error: DTypeError", "the class of what is refused for integers"),
+    (SPARSE, r"\[(:, 0|0, 0|0:1|0|-1)\]$|\.(narrow_copy|squeeze|flatten|reshape|diagonal|expand_as|select|unsqueeze|permute)\(|m\.(stack|cat)\(", ABSENT, "views of sparse tensors that are not here"),
+    (SPARSE, r"\.(ccol_indices|crow_indices|col_indices|_?indices|_?values|_coalesced_|is_coalesced|coalesce|to_sparse_csr|to_sparse|sparse_mask)\(", ABSENT, "parts of another layout"),
+    (SPARSE, r"\.(any|all|max|mean|norm|numpy|tolist|item|data_ptr|stride|index_select)\(|(bool|list|len)\(| == |\*\* 2|\.pow\(", ABSENT, "what sparse tensors do not have"),
+    (SPARSE, r"m\.(einsum|dot|kron|bmm|where|trace|argmax|cumsum|nonzero|maximum|clamp|isfinite|count_nonzero|nan_to_num|dropout|norm|equal|allclose|linalg\.norm|nn\.functional\.\w+)\(", ABSENT, "functions of dense tensors"),
+    (SPARSE, r"\.is_contiguous\(", r"True, not False", "values are contiguous"),
+    (NESTED, r"to_padded_tensor\(", r"tensor: \d, not \d|\(", "as wide as the longest component"),
+    (NESTED, r"\.squeeze\(\)|\.numpy\(|to_padded_tensor\(", r"error:", "the class of what is refused for nested tensors"),
+    (NESTED, r"\.size\(1\) == ", r"refuses: RuntimeError", "the ragged dimension has no size"),
+    (NESTED, r" @ .*transpose\(|\.narrow\(0|m\.cat\(", r"NotSupportedError pf\.nested", "ragged in two dimensions"),
+    (r"nested\.narrow\(", r"^[gs]\d+ = |narrow", r"tensor: ", "narrow copies: what lies between its parts is not in sums"),
+)  # fmt: skip
 
 
 def meant(lines, i, text):
     """Differences that docs/pytorch_differences.md lists."""
-    line = lines[i]
-    if line.startswith("g") and (
-        "softmax" not in str(lines) or "nested" not in str(lines) and "sparse" not in str(lines)
-    ):
-        return any(
-            re.search(a, line) and re.search(b, text) for a, b, _ in MEANT if "softmax" not in a
-        )
-    return any(re.search(a, lines[i]) and re.search(b, text) for a, b, _ in MEANT)
+    before = "\n".join(lines[: i + 1])
+    return any(
+        re.search(made, before) and re.search(line, lines[i]) and re.search(found, text)
+        for made, line, found, _ in MEANT
+    )

@@ -179,6 +179,11 @@ def test_a_pass_has_a_length_and_classes_take_types():
 
     with pytest.raises(TypeError, match="len"):
         len(iter(D.DataLoader(Stream())))
+    for size in (-1, 0, 2.5, True):
+        with pytest.raises(ValueError, match="positive integer"):
+            D.DataLoader(Stream(), batch_size=size)
+    with pytest.raises(ValueError, match="drop_last"):
+        D.DataLoader(Stream(), drop_last=1)
     assert Words()[1] == "b" and list(D.DataLoader(Stream(), batch_size=None)) == [0, 1, 2]
     for generic in (D.DataLoader, D.Sampler, D.Subset, D.ConcatDataset):
         assert generic[int] is not None

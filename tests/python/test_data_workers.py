@@ -74,6 +74,21 @@ def test_same_batches_in_the_same_order(workers):
     assert shuffled(workers) == shuffled(0)
 
 
+class Ending(Rows):
+    def __getitem__(self, i):
+        if i == 9:
+            raise StopIteration
+        return i
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
+)
+def test_a_dataset_that_raises_stop_iteration_ends_the_pass(options):
+    loader = D.DataLoader(Ending(), batch_size=None, **options)
+    assert [list(loader) for _ in range(2)] == [list(range(9))] * 2
+
+
 def test_options():
     one_by_one = D.DataLoader(Rows(), batch_size=None, num_workers=2, prefetch_factor=1)
     assert [i for _, i in one_by_one] == list(range(23))

@@ -106,6 +106,56 @@ def test_adafactor_beside_pytorch(options):
     same(*results, 1e-6)
 
 
+CHANGING = [
+    *RULES,
+    ("SGD", {"momentum": 0.9}),
+    ("SGD", {"momentum": 0.9, "nesterov": True}),
+    ("Adam", {"amsgrad": True}),
+]
+
+
+@pytest.mark.parametrize("first", [0, 2], ids=["before", "between"])
+@pytest.mark.parametrize(
+    "way", ["float64 float32", "float32 float64", "float32 bfloat16", "bfloat16 float32"]
+)
+@pytest.mark.parametrize("name,options", CHANGING)
+def test_parameters_change_their_dtype(name, options, way, first):
+    """A state stays in the dtype that it was made in, as PyTorch's where PyTorch goes on (it does not where a
+    rule has a lerp)."""
+
+    def run(t, way):
+        rng = np.random.default_rng(0)
+        kinds = [getattr(t, dtype) for dtype in way.split()]
+        params = [t.nn.Parameter(t.tensor(v).to(kinds[0])) for v in values(rng)]
+        optimizer = getattr(t.optim, name)(params, **options)
+        for step in range(4):
+            if step == first:
+                for p in params:
+                    p.data = p.data.to(kinds[1])
+            for p, g in zip(params, values(rng)):
+                p.grad = t.tensor(g).to(p.dtype)
+            optimizer.step()
+        kept = {k: s.dtype for k, s in optimizer.state[params[0]].items()
+                if isinstance(s, t.Tensor) and s.dim()}  # fmt: skip
+        return params, {k: str(d).rpartition(".")[2] for k, d in kept.items()}
+
+    ours, kept = run(pf, way)
+    assert all(str(p.dtype).endswith(way.split()[1]) for p in ours)
+    narrow = "16" in way
+    exact, _ = run(pf, "float64 float64")
+    same(ours, exact, 0.2 if narrow else 1e-5)
+    if first:
+        assert set(kept.values()) <= {way.split()[0]}
+    torch = pytest.importorskip("torch")
+    if hasattr(torch.optim, name):
+        try:
+            theirs, names = run(torch, way)
+        except RuntimeError:
+            return
+        assert kept == names
+        same(ours, theirs, 0.05 if narrow else 1e-5)
+
+
 def converted(value, t):
     """A state dict with its tensors as those of another package."""
     if isinstance(value, dict):

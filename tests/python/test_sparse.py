@@ -559,6 +559,9 @@ def test_shapes(rng):
         (pf.NotSupportedError, "one dimension", lambda: pf.sparse_coo_tensor(())),
         (pf.ValueError, "sparse_dim=3", lambda: pf.ones(2, 2).to_sparse(3)),
         (pf.NotSupportedError, "matrix", lambda: pf.ones(2).to_sparse_csr()),
+        (pf.NotSupportedError, "to_sparse_csr", lambda: pf.eye(2).to_sparse_csc()),
+        (pf.NotSupportedError, "to_sparse_csr", lambda: pf.eye(2).to_sparse().to_sparse_bsr((1, 1))),
+        (pf.NotSupportedError, "to_sparse_csr", lambda: pf.eye(2).to_sparse_csr().to_sparse_bsc(1)),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit(error, words, make):

@@ -3,8 +3,9 @@
 from itertools import repeat
 
 from .. import _ops
+from .._C import DTypeError
 from . import narrow
-from .optimizer import Optimizer, set_all
+from .optimizer import Optimizer, in_one_dtype, set_all
 
 
 class SGD(Optimizer):
@@ -86,11 +87,17 @@ class SGD(Optimizer):
                 buffers.append(buffer)
                 states.append(state[p])
         for (first, kind), (params, grads, buffers, weights, states) in calls.items():
-            _ops._sgd(
-                params, grads, buffers, float(group["lr"]), momentum,
-                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
-                group["maximize"], first, *narrow.last_arguments(kind, weights),
+            numbers = (
+                float(group["lr"]), momentum, float(group["dampening"]), float(group["weight_decay"]),
+                group["nesterov"], group["maximize"], first, *narrow.last_arguments(kind, weights),
             )  # fmt: skip
+            try:
+                _ops._sgd(params, grads, buffers, *numbers)
+            except DTypeError as e:
+                if kind or not buffers:
+                    raise
+                with in_one_dtype(e, params, grads, buffers) as lists:
+                    _ops._sgd(*lists, *numbers)
             if first:
                 set_all(states, "momentum_buffer", buffers)
 
@@ -210,12 +217,22 @@ class Adam(Optimizer):
         if group.get("differentiable"):
             return self._recorded_step(group, calls)
         for (step, kind), (params, grads, *moments, maxima, weights, states) in calls.items():
-            _ops._adamw(
-                params, grads, *moments, float(group["lr"]), float(beta1),
-                float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
-                group["decoupled_weight_decay"], group["maximize"], maxima or None,
-                *narrow.last_arguments(kind, weights),
+            numbers = (
+                float(group["lr"]), float(beta1), float(beta2), float(group["eps"]),
+                float(group["weight_decay"]), step, group["decoupled_weight_decay"], group["maximize"],
             )  # fmt: skip
+            last = narrow.last_arguments(kind, weights)
+            try:
+                _ops._adamw(params, grads, *moments, *numbers, maxima or None, *last)
+            except DTypeError as e:
+                if kind:
+                    raise
+                several = (*moments, maxima) if maxima else moments
+                with in_one_dtype(e, params, grads, *several) as (*lists, final):
+                    if maxima:
+                        _ops._adamw(*lists, *numbers, final, *last)
+                    else:
+                        _ops._adamw(*lists, final, *numbers, None, *last)
             set_all(states, "step", repeat(step))
 
     def _recorded_step(self, group, calls):

@@ -49,14 +49,10 @@ class LAMB(ByRule):
                     1 - beta1, beta2, 1 - beta2, 1 / (1 - beta1**step), 1 / (1 - beta2**step),
                     group["eps"], group["weight_decay"],
                 ]  # fmt: skip
-                _ops._optim_step(
-                    "lamb",
-                    params,
-                    [p.grad for p in params],
-                    [*(s["exp_avg"] for s in states), *(s["exp_avg_sq"] for s in states), *steps],
-                    [float(n) for n in numbers],
-                    maximize=group["maximize"],
-                )
+                grads = [p.grad for p in params]
+                arrays = [[s[name] for s in states] for name in ("exp_avg", "exp_avg_sq")] + [steps]
+                numbers = [float(n) for n in numbers]
+                self._call("lamb", params, grads, arrays, numbers, maximize=group["maximize"])
                 set_all(states, "step", repeat(step))
                 for p, u in zip(params, steps):
                     own, made = p.norm(), u.norm()

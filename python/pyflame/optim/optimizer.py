@@ -1,18 +1,19 @@
 """Optimizer: parameter groups, their state, and what every optimizer shares."""
 
+import contextlib
 import copy
 import functools
 import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import chain, repeat
 from operator import setitem
 
 from .. import _C, _live, _ops
 from .._C import Tensor
 from .._hooks import add_hook
 from .._named_errors import listed
-from ..autograd import enable_grad
+from ..autograd import enable_grad, no_grad
 from . import narrow
 
 _before_all, _after_all = {}, {}  # hooks of every optimizer
@@ -46,6 +47,25 @@ def set_all(states, key, values):
     """states[i][key] = values[i]. No line of Python runs meanwhile: a signal's handler that raises
     finds all of it done, or none."""
     deque(map(setitem, states, repeat(key), values), maxlen=0)
+
+
+@contextlib.contextmanager
+def in_one_dtype(error, params, grads, *states):
+    """Lists for a step that `error` refused because parameters and their state differ in dtype, as after
+    model.float(): each in the dtype that holds both, and written back to its own, as PyTorch keeps it."""
+    wide = [
+        functools.reduce(_C.promote_types, [t.dtype for t in beside])
+        for beside in zip(params, *states)
+    ]
+    lists = (params, *states)
+    if all(t.dtype == dtype for given in lists for t, dtype in zip(given, wide)):
+        raise error
+    lists = [[t.detach().to(dtype) for t, dtype in zip(given, wide)] for given in lists]
+    yield lists[0], [g.to(dtype) for g, dtype in zip(grads, wide)], *lists[1:]
+    with no_grad():
+        for own, new in zip(chain(params, *states), chain(*lists)):
+            if own.dtype != new.dtype:
+                own.copy_(new)
 
 
 def register_optimizer_step_pre_hook(hook):

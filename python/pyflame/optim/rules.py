@@ -6,11 +6,11 @@ numbers that it reads. `foreach`, `fused` and `capturable` are accepted and chan
 """
 
 from collections import deque
-from itertools import repeat
+from itertools import chain, repeat
 
 from .. import _ops
-from .._C import NotSupportedError
-from .optimizer import Optimizer
+from .._C import DTypeError, NotSupportedError
+from .optimizer import Optimizer, in_one_dtype
 
 
 class ByRule(Optimizer):
@@ -63,6 +63,14 @@ class ByRule(Optimizer):
                 f"pf.optim.{type(self).__name__}: differentiable=True is not supported; expected False"
             )
 
+    @staticmethod
+    def _call(rule, params, grads, arrays, *last, **options):
+        try:
+            _ops._optim_step(rule, params, grads, list(chain(*arrays)), *last, **options)
+        except DTypeError as e:
+            with in_one_dtype(e, params, grads, *arrays) as (params, grads, *arrays):
+                _ops._optim_step(rule, params, grads, list(chain(*arrays)), *last, **options)
+
     def _step(self, group):
         rule, names = self._rule(group)
         calls = {}  # parameters that had no gradient for a while lag behind
@@ -90,10 +98,8 @@ class ByRule(Optimizer):
 
                 step(rule, params, grads, states, numbers, kind, decay, group["maximize"])
             else:
-                _ops._optim_step(
-                    rule, params, grads, [t for of_all in arrays for t in of_all],
-                    [float(n) for n in numbers], kind, float(decay), group["maximize"],
-                )  # fmt: skip
+                last = [float(n) for n in numbers], kind, float(decay), group["maximize"]
+                self._call(rule, params, grads, arrays, *last)
             # No line of Python between two parameters' states, as in set_all().
             deque(map(dict.update, states, repeat(news)), maxlen=0)
 

@@ -242,6 +242,8 @@ class DataLoader(Generic[_T_co]):
                 "pf.utils.data.DataLoader: an IterableDataset has its own order; expected no "
                 "shuffle and no sampler"
             )
+        if iterable and batch_size is not None:
+            BatchSampler((), batch_size, drop_last)  # checks them
         if sampler is not None and shuffle:
             raise ValueError("pf.utils.data.DataLoader: sampler and shuffle exclude each other")
         if batch_sampler is not None:
@@ -334,6 +336,12 @@ class DataLoader(Generic[_T_co]):
             yield from pool.run(requests, self.prefetch_factor, seed)
         except GeneratorExit:  # a pass that is given up
             raise
+        except RuntimeError as error:
+            if pool is self._pool:
+                self._pool = None
+            if not isinstance(error.__cause__, StopIteration):
+                raise
+            # A dataset that raises it ends the pass, as without workers.
         except BaseException:  # also an interrupt, which may come within a message
             if pool is self._pool:  # not used again after something went wrong
                 self._pool = None
