@@ -503,7 +503,13 @@ class OneCycleLR(LRScheduler):
         self.total_steps = total_steps
         self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        self.use_beta1 = "betas" in optimizer.defaults
+        if cycle_momentum:
+            if any("betas" not in g and "momentum" not in g for g in optimizer.param_groups):
+                raise ValueError(
+                    "pf.optim.lr_scheduler.OneCycleLR: cycle_momentum needs an optimizer with momentum or "
+                    "betas; pass cycle_momentum=False"
+                )
+            self.use_beta1 = "betas" in optimizer.defaults
         peak, last = float(pct_start * total_steps) - 1, total_steps - 1
         if three_phase:
             ends = [(peak, "max_lr"), (2 * peak, "initial_lr"), (last, "min_lr")]
@@ -530,8 +536,6 @@ class OneCycleLR(LRScheduler):
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
-                    if "betas" not in group and "momentum" not in group:
-                        raise ValueError("cycle_momentum needs an optimizer with momentum or betas")
                     group["max_momentum"], group["base_momentum"] = highs[i], lows[i]
         super().__init__(optimizer, last_epoch)
 
