@@ -80,6 +80,8 @@ CASES = {
     "pf.zeros(3, dtype=np.float32)": (TypeError, r"'dtype' must be a dtype or None, not the class numpy\.float32"),
     "pf.cat([pf.ones(2), 3])": (TypeError, r"pf\.cat: got \(list of Tensor and int\)"),
     "pf.cat(pf.ones(2), pf.ones(2))": (TypeError, r"'tensors' must be a tuple or list of Tensors, not Tensor\[2\]"),
+    "pf.ones(2).to('float32')": (pf.DeviceError, r"pf\.device: got 'float32'; .*a dtype: pass pf\.float32, without"),
+    "LAYER.to('double')": (pf.DeviceError, r"a dtype: pass pf\.double, without quotes"),
     # Names
     "pf.optm": (AttributeError, r"'optm'; did you mean 'optim'\?"),
     "pf.Float32": (AttributeError, r"'Float32'; did you mean 'float32'\?"),
