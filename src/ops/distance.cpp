@@ -212,26 +212,25 @@ Tensor pair_distances_in_pieces(const Tensor& x, double p) {
     }
   }
   if (autograd::wanted({x}))
-    autograd::attach("pdist", {y}, {x}, {Saved(x), Saved(y, true)},
-                     [p, each](const Context& c) -> Grads {
-                       const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
-                       const auto pairs = pairs_of(x);
-                       const int64_t count = y->numel;
-                       Tensor dx = zeros_like(x);
-                       for (int64_t at = 0; at < count; at += each) {
-                         const int64_t n = std::min(each, count - at);
-                         const auto some = some_of(pairs, at, n);
-                         const Tensor slope =
-                             ops::norm_slopes(narrow(g, 0, at, n), differences(x, some),
-                                              narrow(y, 0, at, n), p);
-                         const auto at_rows = [&](const Tensor& rows) {
-                           return expand(unsqueeze(rows, 1), slope->shape.vec());
-                         };
-                         dx = scatter_add(dx, 0, at_rows(some.first), slope);
-                         dx = scatter_add(dx, 0, at_rows(some.second), neg(slope));
-                       }
-                       return {dx};
-                     });
+    autograd::attach(
+        "pdist", {y}, {x}, {Saved(x), Saved(y, true)}, [p, each](const Context& c) -> Grads {
+          const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
+          const auto pairs = pairs_of(x);
+          const int64_t count = y->numel;
+          Tensor dx = zeros_like(x);
+          for (int64_t at = 0; at < count; at += each) {
+            const int64_t n = std::min(each, count - at);
+            const auto some = some_of(pairs, at, n);
+            const Tensor slope =
+                ops::norm_slopes(narrow(g, 0, at, n), differences(x, some), narrow(y, 0, at, n), p);
+            const auto at_rows = [&](const Tensor& rows) {
+              return expand(unsqueeze(rows, 1), slope->shape.vec());
+            };
+            dx = scatter_add(dx, 0, at_rows(some.first), slope);
+            dx = scatter_add(dx, 0, at_rows(some.second), neg(slope));
+          }
+          return {dx};
+        });
   return y;
 }
 

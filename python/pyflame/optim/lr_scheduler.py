@@ -93,7 +93,8 @@ class LRScheduler:
     def __init__(self, optimizer, last_epoch=-1):
         if not isinstance(optimizer, Optimizer):
             raise _no_optimizer(self, optimizer)
-        if type(self).__module__ == __name__:  # a program's own may mean something else by the names
+        # A program's own scheduler may mean something else by the names.
+        if type(self).__module__ == __name__:
             _check_numbers(self)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
