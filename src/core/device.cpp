@@ -9,6 +9,7 @@
 #include "core/interrupt.h"
 #include "core/plugins.h"
 #include "core/tensor_impl.h"
+#include "pyflame/dtype.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
@@ -84,6 +85,17 @@ std::ostream& operator<<(std::ostream& s, Device d) {
   return s << d.str();
 }
 
+namespace {
+bool is_dtype(std::string_view text) {
+  try {
+    dtype_from_name(text);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+}  // namespace
+
 Device parse_device(std::string_view text) {
   std::string_view type = text.substr(0, text.find(':'));
   int index = 0;
@@ -114,7 +126,9 @@ Device parse_device(std::string_view text) {
   } else {
     PF_FAIL(
         DeviceError, "device", "got '", text,
-        "'; expected cpu, gpu, rocm, hip or cuda, with an optional index as in 'rocm:0', or meta");
+        "'; expected cpu, gpu, rocm, hip or cuda, with an optional index as in 'rocm:0', or meta",
+        is_dtype(text) ? "; it names a dtype: pass pf." + std::string(text) + ", without quotes"
+                       : "");
   }
   return d;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/trace.h"
+#include "gpu/host.h"
 #include "gpu/product_own.h"
 #include "gpu/runtime.h"
 #include "gpu/tuning.h"
@@ -19,6 +20,11 @@ ProductSource source_asked(const char* variable) {
   const char* v = std::getenv(variable);
   if (v && std::strcmp(v, "own") == 0) return ProductSource::Own;
   if (v && std::strcmp(v, "library") == 0) return ProductSource::Library;
+  if (v && *v && std::strcmp(v, "auto") != 0 && host() && host()->notice) {
+    const std::string text =
+        std::string(variable) + "='" + v + "' is ignored: expected own, library or auto";
+    host()->notice(host(), text.c_str());
+  }
   return ProductSource::Auto;
 }
 void note_own(const char* op, const std::string& what, const char* variable) {

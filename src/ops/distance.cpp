@@ -97,6 +97,9 @@ std::pair<Tensor, Tensor> pairs_of(const Tensor& x) {
   const Tensor pairs = ops::triangle_indices(n, n, 1, true, DType::Int64, x->device());
   return {select(pairs, 0, 0), select(pairs, 0, 1)};
 }
+std::pair<Tensor, Tensor> some_of(const std::pair<Tensor, Tensor>& pairs, int64_t at, int64_t n) {
+  return {narrow(pairs.first, 0, at, n), narrow(pairs.second, 0, at, n)};
+}
 Tensor differences(const Tensor& x, const std::pair<Tensor, Tensor>& pairs) {
   return sub(index_select(x, 0, pairs.first), index_select(x, 0, pairs.second));
 }
@@ -193,6 +196,44 @@ Tensor distances_in_pieces(const Tensor& x1, const Tensor& x2, double p) {
   return y;
 }
 
+// The same of all pairs of rows of x [n, m]; `each` pairs at a time.
+Tensor pair_distances_in_pieces(const Tensor& x, double p) {
+  const auto pairs = pairs_of(x);
+  const int64_t count = pairs.first->numel;
+  const int64_t each = std::max<int64_t>(kDifferences / std::max<int64_t>(x->shape[1], 1), 1);
+  if (each >= count) return norm(differences(x, pairs), p, IntList{-1});
+  Tensor y = make_tensor({count}, x->dtype, x->storage->device);
+  {
+    NoGrad off;
+    for (int64_t at = 0; at < count; at += each) {
+      const int64_t n = std::min(each, count - at);
+      Tensor place = narrow(y, 0, at, n);
+      copy_(place, norm(differences(x, some_of(pairs, at, n)), p, IntList{-1}));
+    }
+  }
+  if (autograd::wanted({x}))
+    autograd::attach(
+        "pdist", {y}, {x}, {Saved(x), Saved(y, true)}, [p, each](const Context& c) -> Grads {
+          const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
+          const auto pairs = pairs_of(x);
+          const int64_t count = y->numel;
+          Tensor dx = zeros_like(x);
+          for (int64_t at = 0; at < count; at += each) {
+            const int64_t n = std::min(each, count - at);
+            const auto some = some_of(pairs, at, n);
+            const Tensor slope =
+                ops::norm_slopes(narrow(g, 0, at, n), differences(x, some), narrow(y, 0, at, n), p);
+            const auto at_rows = [&](const Tensor& rows) {
+              return expand(unsqueeze(rows, 1), slope->shape.vec());
+            };
+            dx = scatter_add(dx, 0, at_rows(some.first), slope);
+            dx = scatter_add(dx, 0, at_rows(some.second), neg(slope));
+          }
+          return {dx};
+        });
+  return y;
+}
+
 }  // namespace
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
@@ -235,7 +276,7 @@ Tensor pdist(const Tensor& x, double p) {
            "; expected a matrix whose rows are points; reshape it");
   PF_CHECK(p >= 0, ValueError, "pdist", "got p ", p, "; expected at least 0; pass p=2");
   if (ops::is_narrow(x)) return to(pdist(ops::widened(x), p), x->dtype);
-  if (!has_kernel(p)) return norm(differences(x, pairs_of(x)), p, IntList{-1});
+  if (!has_kernel(p)) return pair_distances_in_pieces(x, p);
   Tensor y;
   {
     NoGrad off;

@@ -271,7 +271,7 @@ Tensor over_two(const Tensor& x, const optional<IntList>& s, const IntList& dim,
 // ---- frequencies, shifts ------------------------------------------------------------------------
 
 Tensor fftfreq(int64_t n, double d, optional<DType> dtype, optional<Device> device) {
-  PF_CHECK(n >= 1, ValueError, "fft.fftfreq", "got n ", n, "; expected at least 1; correct it");
+  PF_CHECK(n >= 0, ValueError, "fft.fftfreq", "got n ", n, "; expected at least 0; correct it");
   const DType t = dtype.value_or(default_dtype());
   const int64_t positive = (n + 1) / 2;
   const Tensor k = cat({arange(0, positive, 1, t, device), arange(-(n / 2), 0, 1, t, device)}, 0);

@@ -226,3 +226,16 @@ def test_no_batches_of_norms_without_a_kernel():
     d = pf.cdist(x, y, 3.0)
     d.sum().backward()
     assert d.shape == (0, 5, 4) and x.grad.shape == (0, 5, 3) and y.grad.shape == (0, 4, 3)
+
+
+def test_pdist_of_other_orders_takes_the_differences_in_pieces():
+    rows, columns = 150, 400  # 4.5 million differences
+    x = np.random.default_rng(5).standard_normal((rows, columns))
+    by = np.random.default_rng(6).standard_normal(rows * (rows - 1) // 2)
+    upper = np.triu_indices(rows, 1)
+    a, b = (pf.tensor(x, requires_grad=True) for _ in range(2))
+    near, far = F.pdist(a, 3.0), pf.cdist(b, b, 3.0)[upper]
+    same(near.detach(), far.detach(), rtol=1e-12)
+    (near * pf.tensor(by)).sum().backward()
+    (far * pf.tensor(by)).sum().backward()
+    same(a.grad, b.grad, rtol=1e-9)

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 LAYER = MODEL[0]
+SGD = pf.optim.SGD(LAYER.parameters(), lr=0.1, momentum=0.9)
 
 CASES = {
     # Sizes of layers
@@ -59,6 +60,14 @@ CASES = {
     "pf.optim.SGD(LAYER.parameters()).add_param_group([])": (TypeError, r"pf\.optim\.SGD.*got list; expected a dict"),
     "pf.optim.SGD(LAYER.parameters()).step(3)": (TypeError, r"pf\.optim\.SGD\.step: got int; expected nothing, or"),
     "pf.optim.lr_scheduler.StepLR(LAYER, 3)": (TypeError, r"pf\.optim\.lr_scheduler\.StepLR: Linear is not an Opt"),
+    "pf.optim.lr_scheduler.StepLR(SGD, '3')": (TypeError, r"pf\.optim\.lr_scheduler\.StepLR: got step_size='3'; .*int\(\)"),
+    "pf.optim.lr_scheduler.ExponentialLR(SGD, '0.9')": (TypeError, r"ExponentialLR: got gamma='0\.9'; .*float\(\)"),
+    "pf.optim.lr_scheduler.LinearLR(SGD, total_iters='3')": (TypeError, r"LinearLR: got total_iters='3'"),
+    "pf.optim.lr_scheduler.MultiStepLR(SGD, 30)": (TypeError, r"MultiStepLR: got milestones=30; .*list"),
+    "pf.optim.lr_scheduler.MultiStepLR(SGD, ['30'])": (TypeError, r"MultiStepLR: got milestones='30'; .*numbers"),
+    "pf.optim.lr_scheduler.OneCycleLR(SGD, '0.1', 3)": (TypeError, r"lr_scheduler: got max_lr='0\.1'; .*float"),
+    "pf.optim.lr_scheduler.LambdaLR(SGD, 3)": (TypeError, r"LambdaLR: got lr_lambda=3; .*function of the epoch"),
+    "pf.optim.lr_scheduler.MultiplicativeLR(SGD, None)": (TypeError, r"MultiplicativeLR: got lr_lambda=None"),
     "nn.utils.clip_grad_norm_(LAYER, 1.0)": (TypeError, r"pf\.nn\.utils\.clip_grad_norm_: got Linear; .*parameters\(\)"),
     "nn.utils.clip_grad_value_(LAYER.parameters, 1.0)": (TypeError, r"pf\.nn\.utils\.clip_grad_value_: .*call it"),
     # Data
@@ -71,6 +80,8 @@ CASES = {
     "pf.zeros(3, dtype=np.float32)": (TypeError, r"'dtype' must be a dtype or None, not the class numpy\.float32"),
     "pf.cat([pf.ones(2), 3])": (TypeError, r"pf\.cat: got \(list of Tensor and int\)"),
     "pf.cat(pf.ones(2), pf.ones(2))": (TypeError, r"'tensors' must be a tuple or list of Tensors, not Tensor\[2\]"),
+    "pf.ones(2).to('float32')": (pf.DeviceError, r"pf\.device: got 'float32'; .*a dtype: pass pf\.float32, without"),
+    "LAYER.to('double')": (pf.DeviceError, r"a dtype: pass pf\.double, without quotes"),
     # Names
     "pf.optm": (AttributeError, r"'optm'; did you mean 'optim'\?"),
     "pf.Float32": (AttributeError, r"'Float32'; did you mean 'float32'\?"),

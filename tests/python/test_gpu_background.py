@@ -217,3 +217,9 @@ def test_an_event_behind_a_program_is_not_over(run):
         XDG_CACHE_HOME=NOWHERE,
         PYFLAME_COMPILE_THREADS=1,
     )
+
+
+def test_an_unknown_source_of_products_is_told(run):
+    code = "(pf.eye(3, device='rocm') @ pf.ones(3, 2, device='rocm')).sum().item()"
+    assert "PYFLAME_GPU_GEMM='Own' is ignored: expected own" in run(code, PYFLAME_GPU_GEMM="Own")
+    assert "is ignored" not in run(code, PYFLAME_GPU_GEMM="auto")

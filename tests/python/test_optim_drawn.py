@@ -124,3 +124,30 @@ def test_lbfgs_keeps_to_its_evaluations():
             assert ours[:both] == pytest.approx(theirs[:both], rel=1e-5, abs=1e-6, nan_ok=True), (
                 f"seed {seed}: {options}"
             )
+
+
+def test_loaded_groups_have_the_order_of_the_state_and_rprop_no_decay():
+    def run(lib):
+        def make(named):
+            w = lib.nn.Parameter(lib.tensor([1.0, -2.0, 3.0]))
+            group = {"params": [("w", w)] if named else [w], "weight_decay": 9.0}
+            return w, lib.optim.Rprop([group], lr=0.1)
+
+        w, opt = make(True)
+        w.grad = lib.tensor([0.5, 0.25, -0.5])  # a decay of 9 would turn their signs
+        opt.step()
+        _, other = make(False)
+        other.load_state_dict(opt.state_dict())
+        return w.tolist(), list(other.state_dict()["param_groups"][0]), repr(other)
+
+    assert run(pf) == run(torch)
+
+
+def test_one_cycle_that_is_refused_leaves_the_groups():
+    opt = pf.optim.Adagrad([{"params": [pf.nn.Parameter(pf.ones(2))]} for _ in range(2)])
+    before = opt.state_dict()["param_groups"]
+    with pytest.raises(ValueError, match="OneCycleLR: cycle_momentum needs .*cycle_momentum=False"):
+        pf.optim.lr_scheduler.OneCycleLR(opt, 0.1, 10)
+    assert opt.state_dict()["param_groups"] == before
+    scheduler = pf.optim.lr_scheduler.OneCycleLR(opt, 0.1, 10, cycle_momentum=False)
+    assert "use_beta1" not in scheduler.state_dict()  # as PyTorch's

@@ -5,6 +5,7 @@ import types
 import warnings
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
 
 from .. import _ops
 from .._C import Tensor
@@ -38,12 +39,36 @@ def _each(name, value, groups):
     """A value for each group: one for all, or a list of as many."""
     if not isinstance(value, (list, tuple)):
         value = [value] * len(groups)
+    for v in value:
+        if isinstance(v, (str, bytes)):
+            raise TypeError(
+                f"pf.optim.lr_scheduler: got {name}={v!r}; expected numbers; convert text with float()"
+            )
     if len(value) != len(groups):
         raise ValueError(
             f"pf.optim.lr_scheduler: got {len(value)} values of {name}; expected {len(groups)}, one "
             "for each group"
         )
     return [_copied(v) for v in value]
+
+
+# What the schedulers of this file compute with.
+_NUMBERS = (
+    "step_size", "gamma", "factor", "total_iters", "start_factor", "end_factor", "T_max", "T_0", "T_mult",
+    "eta_min", "power", "milestones",
+)  # fmt: skip
+
+
+def _check_numbers(scheduler):
+    held = vars(scheduler)
+    for name in _NUMBERS:
+        value = held.get(name)
+        for v in value if isinstance(value, Counter) else (value,):
+            if isinstance(v, (str, bytes)):
+                raise TypeError(
+                    f"pf.optim.lr_scheduler.{type(scheduler).__name__}: got {name}={v!r}; expected "
+                    "numbers; convert text with int() or float()"
+                )
 
 
 def _no_optimizer(scheduler, given):
@@ -68,6 +93,9 @@ class LRScheduler:
     def __init__(self, optimizer, last_epoch=-1):
         if not isinstance(optimizer, Optimizer):
             raise _no_optimizer(self, optimizer)
+        # A program's own scheduler may mean something else by the names.
+        if type(self).__module__ == __name__:
+            _check_numbers(self)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -173,6 +201,12 @@ class _OfFunctions(LRScheduler):
         self.lr_lambdas = list(lr_lambda) if many else [lr_lambda] * groups
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"expected {groups} lr_lambdas; got {len(self.lr_lambdas)}")
+        for f in self.lr_lambdas:
+            if not callable(f):
+                raise TypeError(
+                    f"pf.optim.lr_scheduler.{type(self).__name__}: got lr_lambda={f!r}; expected a "
+                    "function of the epoch; pass one, as in lambda epoch: 0.9**epoch"
+                )
 
     def state_dict(self):
         held = [
@@ -236,6 +270,11 @@ class MultiStepLR(_Product):
     _resumes = False
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        if not isinstance(milestones, Iterable) or isinstance(milestones, (str, bytes)):
+            raise TypeError(
+                f"pf.optim.lr_scheduler.MultiStepLR: got milestones={milestones!r}; expected a list of "
+                "epochs; pass [30, 80]"
+            )
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -465,7 +504,13 @@ class OneCycleLR(LRScheduler):
         self.total_steps = total_steps
         self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        self.use_beta1 = "betas" in optimizer.defaults
+        if cycle_momentum:
+            if any("betas" not in g and "momentum" not in g for g in optimizer.param_groups):
+                raise ValueError(
+                    "pf.optim.lr_scheduler.OneCycleLR: cycle_momentum needs an optimizer with momentum or "
+                    "betas; pass cycle_momentum=False"
+                )
+            self.use_beta1 = "betas" in optimizer.defaults
         peak, last = float(pct_start * total_steps) - 1, total_steps - 1
         if three_phase:
             ends = [(peak, "max_lr"), (2 * peak, "initial_lr"), (last, "min_lr")]
@@ -492,8 +537,6 @@ class OneCycleLR(LRScheduler):
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
-                    if "betas" not in group and "momentum" not in group:
-                        raise ValueError("cycle_momentum needs an optimizer with momentum or betas")
                     group["max_momentum"], group["base_momentum"] = highs[i], lows[i]
         super().__init__(optimizer, last_epoch)
 

@@ -407,10 +407,14 @@ class Optimizer:
                     k: self._loaded(k, v, p, where.format(k), dtype) for k, v in values.items()
                 }
         for mine, theirs in zip(self.param_groups, groups):
+            held = {"params": mine.pop("params")}
             for key, value in theirs.items():
                 if key != "params":
-                    many = isinstance(mine.get(key), tuple)  # which files keep as a list
-                    mine[key] = tuple(value) if many else copy.deepcopy(value)
+                    many = isinstance(mine.pop(key, None), tuple)  # which files keep as a list
+                    held[key] = tuple(value) if many else copy.deepcopy(value)
+            rest = dict(mine)
+            mine.clear()  # the loaded order of keys, what is not loaded behind it
+            mine.update(held | rest)
         self.state = state
         for hook in list(self._load_state_dict_post_hooks.values()):
             hook(self)

@@ -366,6 +366,9 @@ class Rprop(ByRule):
     def _rule(self, group):
         return "rprop", ("prev", "step_size")
 
+    def _decay(self, group):
+        return 0, 0.0  # it has none, also where a group says so for another optimizer
+
     def _fresh(self, group, p, names):
         fresh = super()._fresh(group, p, names)
         fresh["step_size"].fill_(float(group["lr"]))
