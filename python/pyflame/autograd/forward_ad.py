@@ -25,7 +25,7 @@ _state = threading.local()
 
 class _Level:
     def __init__(self):
-        self.duals = []  # (variable, tangent)
+        self.duals = []  # (variable, tangent, what it was made of)
         self.grad_mode = _C.is_grad_enabled()
         _C._set_grad_enabled(True)
         self.mode = forward_mode()
@@ -34,7 +34,7 @@ class _Level:
     def end(self):
         self.mode.__exit__(None, None, None)
         _C._set_grad_enabled(self.grad_mode)
-        _C._func_leave([x for x, _ in self.duals])
+        _C._func_leave([x for x, *_ in self.duals])
 
 
 def _level(name):
@@ -90,7 +90,7 @@ def make_dual(tensor, tangent, *, level=None):
             f"{tangent.dtype} for a tensor {list(tensor.shape)} of {tensor.dtype}; expected the same"
         )
     dual = _C._func_enter(tensor)
-    found.duals.append((dual, tangent))
+    found.duals.append((dual, tangent, tensor))
     return dual
 
 
@@ -110,11 +110,15 @@ def unpack_dual(tensor, *, level=None):
         )
     if found is None or not tensor.requires_grad or not found.duals:
         return UnpackedDualTensor(tensor, None)
-    variables, tangents = [x for x, _ in found.duals], [t for _, t in found.duals]
+    variables, tangents, _ = map(list, zip(*found.duals))
+    given = next((of for x, _, of in found.duals if x is tensor), None)
     _C._func_leave(variables)  # what depends on these alone has no gradient outside
     try:
         (tangent,) = _Forward([tensor], variables).push(tangents)
-        primal = tensor.view_as(tensor) if _C._func_depends([tensor]) else tensor.detach()
+        if given is not None:  # whose primal has no tangent
+            primal = given.view_as(given)
+        else:
+            primal = tensor.view_as(tensor) if _C._func_depends([tensor]) else tensor.detach()
     finally:
         _C._func_resume(variables)
     return UnpackedDualTensor(primal, tangent)

@@ -2,7 +2,8 @@
 
 `func` takes one tensor or several and gives one or several. Results have the structure of the
 inputs: a tensor for a tensor, a tuple for a tuple. With create_graph=True they can be
-differentiated again; with strict=True an output that depends on no input is an AutogradError.
+differentiated again; with strict=True an output that depends on no input, or with create_graph a
+derivative that does, is an AutogradError.
 """
 
 from .. import _C
@@ -46,7 +47,19 @@ def _zeros(like, shape=None):
     )
 
 
-def _grads(name, outputs, inputs, weights, create_graph, strict, keep=True):
+def _independent(name, what):
+    return _C.AutogradError(
+        f"pf.autograd.functional.{name}: got {what} that does not depend on an input; expected one "
+        "that does, with strict=True; leave strict out to get zeros"
+    )
+
+
+def _check_depend(name, what, values, strict):
+    if strict and any(v is None or not v.requires_grad for v in values):
+        raise _independent(name, what)
+
+
+def _grads(name, outputs, inputs, weights, create_graph, strict=False, what="an output", keep=True):
     """Gradients of the outputs, zeros for inputs that they do not depend on."""
     pairs = [(y, w) for y, w in zip(outputs, weights) if y.requires_grad]
     found = (None,) * len(inputs)
@@ -60,10 +73,9 @@ def _grads(name, outputs, inputs, weights, create_graph, strict, keep=True):
             allow_unused=True,
         )
     if strict and any(g is None for g in found):
-        raise _C.AutogradError(
-            f"pf.autograd.functional.{name}: got an output that does not depend on an input; "
-            "expected one that does, with strict=True; leave strict out to get zeros"
-        )
+        raise _independent(name, what)
+    if create_graph:
+        _check_depend(name, "a derivative", found, strict)
     return tuple(_zeros(x) if g is None else g for g, x in zip(found, inputs))
 
 
@@ -94,15 +106,33 @@ def _final(values, create_graph):
     return values if create_graph else tuple(v.detach() for v in values)
 
 
-def _at_once(out, x, create_graph, strict):
+def _at_once(out, x, create_graph):
     """The jacobian of one output by one backward pass over the vectors of the identity."""
     from ..func.vmap import Level
 
     eye = _C._functions["eye"](out.numel(), dtype=out.dtype, device=out.device)
     with Level(out.numel()) as level:
         vectors = level.hide(eye.reshape(out.numel(), *out.shape), 0)
-        found = _grads("jacobian", (out,), x, (vectors,), create_graph, strict)
+        found = _grads("jacobian", (out,), x, (vectors,), create_graph)
         return tuple(level.show(g).reshape((*out.shape, *t.shape)) for g, t in zip(found, x))
+
+
+def _check_ways(name, strict, vectorize, strategy):
+    """What jacobian() refuses of its options, as PyTorch does."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise _C.ValueError(
+            f"pf.autograd.functional.{name}: got strategy {strategy!r}; expected 'reverse-mode' or "
+            "'forward-mode'"
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        raise _C.AutogradError(
+            f"pf.autograd.functional.{name}: got strict=True with vectorize=True or forward mode; expected "
+            "one of them; what depends on what is not seen there"
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise _C.NotSupportedError(
+            f"pf.autograd.functional.{name}: got 'forward-mode' without vectorize=True; pass both"
+        )
 
 
 def jacobian(
@@ -110,20 +140,26 @@ def jacobian(
 ):
     """Derivatives of all outputs with respect to all inputs: shape [*output, *input] each.
 
-    With `vectorize` all rows of an output are computed in one backward pass (as func.vmap does);
-    `strategy` is accepted and changes nothing.
+    With `vectorize` all rows of an output are computed in one backward pass (as func.vmap does), also
+    where `strategy` is 'forward-mode'.
     """
+    _check_ways("jacobian", strict, vectorize, strategy)
+    return _jacobian("jacobian", func, inputs, create_graph, strict, vectorize)
+
+
+def _jacobian(name, func, inputs, create_graph, strict, vectorize):
     with enable_grad():
-        x, alone, y, y_alone = _call("jacobian", func, inputs, create_graph)
+        x, alone, y, y_alone = _call(name, func, inputs, create_graph)
+        _check_depend(name, "an output", y, strict)
         rows = []
         for out in y:
             if vectorize and out.numel() > 0:
-                row = _at_once(out, x, create_graph, strict)
+                row = _at_once(out, x, create_graph)
                 rows.append(_result(_final(row, create_graph), alone))
                 continue
             flat = out.reshape(-1)
             each = [
-                _grads("jacobian", (flat[i],), x, (None,), create_graph, strict)
+                _grads(name, (flat[i],), x, (None,), create_graph, strict)
                 for i in range(flat.numel())
             ]
             stack = _C._functions["stack"]
@@ -146,28 +182,37 @@ def hessian(
     outer_jacobian_strategy="reverse-mode",
 ):
     """Second derivatives of a function that gives one number: shape [*input, *input] each."""
+    _check_ways("hessian", strict, vectorize, outer_jacobian_strategy)
     _, alone = _tuple(inputs, "input", "hessian")
 
     def gradient(*x):
         y, _ = _tuple(func(*x), "output", "hessian")
-        if len(y) != 1 or y[0].numel() != 1:
-            raise _C.ShapeError(
-                f"pf.autograd.functional.hessian: got outputs of shapes "
-                f"{[list(t.shape) for t in y]}; expected one number; sum them"
-            )
-        g = _grads("hessian", (y[0].reshape(()),), x, (None,), True, strict)
+        _check_one("hessian", y)
+        _check_depend("hessian", "an output", y, strict)
+        g = _grads("hessian", (y[0].reshape(()),), x, (None,), True)
+        _check_depend("hessian", "a derivative", g, strict)
         return _result(g, alone)
 
-    return jacobian(gradient, inputs, create_graph=create_graph, vectorize=vectorize)
+    return _jacobian("hessian", gradient, inputs, create_graph, strict, vectorize)
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of v and the jacobian)."""
     with enable_grad():
         x, alone, y, y_alone = _call("vjp", func, inputs, create_graph)
+        _check_depend("vjp", "an output", y, strict)
         weights = _vector("vjp", v, y, y_alone)
         g = _grads("vjp", y, x, weights, create_graph, strict, keep=create_graph)
     return _result(_final(y, create_graph), y_alone), _result(_final(g, create_graph), alone)
+
+
+def _turned(name, outputs, inputs, vector, create_graph, strict, what):
+    """The product of the jacobian and a vector: outputs' gradient is linear in its weights, whose
+    derivative it is."""
+    weights = tuple(_zeros(t).requires_grad_() for t in outputs)
+    g = _grads(name, outputs, inputs, weights, True)
+    _check_depend(name, what, g, strict)
+    return _grads(name, g, weights, vector, create_graph, strict, "a derivative")
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
@@ -175,34 +220,49 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
     with enable_grad():
         x, alone, y, y_alone = _call("jvp", func, inputs, create_graph)
         vector = _vector("jvp", v, x, alone)
-        # The gradient of (weights * jacobian) with respect to the weights.
-        weights = tuple(_zeros(t).requires_grad_() for t in y)
-        g = _grads("jvp", y, x, weights, True, strict)
-        product = _grads("jvp", g, weights, vector, create_graph, False)
+        _check_depend("jvp", "an output", y, strict)
+        product = _turned("jvp", y, x, vector, create_graph, strict, "an output")
     return _result(_final(y, create_graph), y_alone), _result(
         _final(product, create_graph), y_alone
     )
 
 
-def _second(name, func, inputs, create_graph, strict):
-    x, alone, y, _ = _call(name, func, inputs, create_graph)
+def _check_one(name, y):
     if len(y) != 1 or y[0].numel() != 1:
         raise _C.ShapeError(
             f"pf.autograd.functional.{name}: got outputs of shapes {[list(t.shape) for t in y]}; "
             "expected one number; sum them"
         )
-    g = _grads(name, (y[0].reshape(()),), x, (None,), True, strict)
-    return x, alone, y[0], g
+
+
+def _second(name, func, inputs, v, create_graph, strict, product):
+    """(output, product(gradient, inputs, v)) of a function that gives one number."""
+    with enable_grad():
+        x, alone, y, _ = _call(name, func, inputs, create_graph)
+        vector = _vector(name, v, x, alone)
+        _check_one(name, y)
+        _check_depend(name, "an output", y, strict)
+        g = _grads(name, (y[0].reshape(()),), x, (None,), True)
+        _check_depend(name, "a derivative", g, strict)
+        found = product(g, x, vector)
+    return _final((y[0],), create_graph)[0], _result(_final(found, create_graph), alone)
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of v and the hessian) for a function that gives one number."""
-    with enable_grad():
-        x, alone, y, g = _second("vhp", func, inputs, create_graph, strict)
-        product = _grads("vhp", g, x, _vector("vhp", v, x, alone), create_graph, False)
-    return _final((y,), create_graph)[0], _result(_final(product, create_graph), alone)
+
+    def product(g, x, vector):
+        return _grads("vhp", g, x, vector, create_graph, strict, "a derivative")
+
+    return _second("vhp", func, inputs, v, create_graph, strict, product)
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), the product of the hessian and v); the hessian is symmetric, so vhp's."""
-    return vhp(func, inputs, v, create_graph, strict)
+    """(func(inputs), the product of the hessian and v); the hessian is symmetric: vhp is quicker."""
+
+    def product(g, x, vector):
+        if not strict:
+            return _grads("hvp", g, x, vector, create_graph)
+        return _turned("hvp", g, x, vector, create_graph, strict, "a derivative")
+
+    return _second("hvp", func, inputs, v, create_graph, strict, product)
