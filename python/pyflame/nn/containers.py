@@ -182,7 +182,7 @@ class ModuleDict(Module):
 
     def __setitem__(self, key, module):
         if key in self._modules:
-            if not isinstance(module, Module):
+            if module is not None and not isinstance(module, Module):
                 raise no_module(self, module)
             self._modules[key] = module
         else:
