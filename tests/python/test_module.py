@@ -264,8 +264,8 @@ def test_module_list_and_dict():
     assert list(table.state_dict()) == ["a.weight", "a.bias"]
     table.pop("b")
     assert list(table.keys()) == ["a", "c"]
-    table["b"] = None  # as a child that was left out
-    assert "b" in table and table["b"] is None
+    table["c"] = None  # a child that is left out
+    assert "c" in table and table["c"] is None
 
 
 def test_parameter_list_and_dict():
