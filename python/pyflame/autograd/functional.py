@@ -117,6 +117,18 @@ def _at_once(out, x, create_graph):
         return tuple(level.show(g).reshape((*out.shape, *t.shape)) for g, t in zip(found, x))
 
 
+def _one_by_one(name, out, x, create_graph, strict):
+    """The same by a backward pass for each element of the output."""
+    flat = out.reshape(-1)
+    each = [_grads(name, (flat[i],), x, (None,), create_graph, strict) for i in range(flat.numel())]
+    return tuple(
+        _C._functions["stack"]([g[k] for g in each]).reshape((*out.shape, *xk.shape))
+        if each
+        else _zeros(xk, (*out.shape, *xk.shape))
+        for k, xk in enumerate(x)
+    )
+
+
 def _check_ways(name, strict, vectorize, strategy):
     """What jacobian() refuses of its options, as PyTorch does."""
     if strategy not in ("reverse-mode", "forward-mode"):
@@ -155,20 +167,8 @@ def _jacobian(name, func, inputs, create_graph, strict, vectorize):
         for out in y:
             if vectorize and out.numel() > 0:
                 row = _at_once(out, x, create_graph)
-                rows.append(_result(_final(row, create_graph), alone))
-                continue
-            flat = out.reshape(-1)
-            each = [
-                _grads(name, (flat[i],), x, (None,), create_graph, strict)
-                for i in range(flat.numel())
-            ]
-            stack = _C._functions["stack"]
-            row = tuple(
-                stack([g[k] for g in each]).reshape((*out.shape, *xk.shape))
-                if each
-                else _zeros(xk, (*out.shape, *xk.shape))
-                for k, xk in enumerate(x)
-            )
+            else:
+                row = _one_by_one(name, out, x, create_graph, strict)
             rows.append(_result(_final(row, create_graph), alone))
     return rows[0] if y_alone else tuple(rows)
 
